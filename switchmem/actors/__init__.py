@@ -1,0 +1,1 @@
+"""Frozen vision-language actors: loading, reading states, sampling answers."""

@@ -1,0 +1,1 @@
+"""How actors write places, elements and actions: one file per grammar."""
