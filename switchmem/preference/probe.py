@@ -1,0 +1,88 @@
+"""The layer study: from which block on does the shift tell which modality helps more?"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from switchmem.preference.estimator import FOLDS, N_COMPONENTS, PreferenceEstimator, as_matrix, group_folds
+from switchmem.preference.utilities import Groups, Values, check_length
+
+_log = logging.getLogger(__name__)
+
+
+def layer_auroc(
+    d_by_layer: Mapping[int, Values],
+    labels: Values,
+    groups: Groups,
+    folds: int = FOLDS,
+    n_components: int = N_COMPONENTS,
+    c: float = 1.0,
+) -> dict[int, float]:
+    """How well a linear probe on each block's shift predicts the preferred modality of unseen trajectories.
+
+    Standardiser, PCA and logistic regression are fitted inside each fold; the AUROC is taken over the pooled
+    held-out decision values.
+
+    Args:
+        d_by_layer: block index -> [n, D] shifts of the stable subset.
+        labels: [n], True or > 0 where Image is preferred (`stable_preference` without its zeros).
+        groups: [n], trajectory of each step.
+        folds: folds, each a set of whole trajectories; at most one per trajectory.
+        n_components: principal axes kept.
+        c: inverse strength of the L2 penalty.
+
+    Returns:
+        Block index -> AUROC in [0, 1]. NaN, with the reason logged, where it is undefined: fewer than two
+        trajectories, or a fold that leaves one class to fit on.
+
+    Raises:
+        PreferenceError: if the lengths differ or a shift is not finite.
+    """
+    wanted = np.asarray(labels, dtype=np.float64) > 0
+    check_length("groups", groups, len(wanted))
+    fold_of = group_folds(groups, folds)
+    splits = [(fold_of != fold, fold_of == fold) for fold in range(fold_of.max(initial=-1) + 1)]
+    undefined = len(splits) < 2 or any(len(np.unique(wanted[train])) < 2 for train, _ in splits)
+    if undefined:
+        _log.warning(
+            "Layer probe left out (NaN): %d stable steps of %d trajectories, %d prefer Image, cannot be split "
+            "into folds that each leave both classes to fit on.",
+            len(wanted), len(np.unique(np.asarray(groups))), int(wanted.sum()),
+        )  # fmt: skip
+    result = {}
+    for layer, d in d_by_layer.items():
+        shifts = as_matrix("d_by_layer", d)
+        check_length("d_by_layer", shifts, len(wanted))
+        scores = np.full(len(wanted), np.nan)
+        for train, test in splits if not undefined else ():
+            probe = PreferenceEstimator.fit_labels(shifts[train], wanted[train], n_components, c, {})
+            scores[test] = probe.decision(shifts[test])
+        result[layer] = math.nan if undefined else auroc(scores, wanted)
+    return result
+
+
+def auroc(scores: Values, labels: Values) -> float:
+    """Probability that a positive scores above a negative, ties counting one half.
+
+    Args:
+        scores: [n], finite.
+        labels: [n], bool.
+
+    Returns:
+        AUROC in [0, 1]; NaN with a single class.
+
+    >>> auroc([0.1, 0.4, 0.35, 0.8], [False, False, True, True])
+    0.75
+    """
+    positive = np.asarray(labels, dtype=np.bool_)
+    _, place, counts = np.unique(np.asarray(scores, dtype=np.float64), return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
+    n_positive = int(positive.sum())
+    pairs = n_positive * (len(positive) - n_positive)
+    if pairs == 0:
+        return math.nan
+    return float((ranks[positive].sum() - n_positive * (n_positive + 1) / 2) / pairs)
