@@ -1,0 +1,137 @@
+"""From a prompt's words and pictures to the tokens and patches of one actor.
+
+Text of the outside world reaches the tokenizer only after `escape_template_tokens`, and the encoder checks the
+result: the special tokens of a prompt are exactly those that the chat template put there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from switchmem.prompts import Prompt, PromptError
+
+
+def _special_tokens(tokenizer: Any) -> dict[int, str]:
+    """Ids and words of all special and added tokens, except white space and the mark for unknown words."""
+    words = {index: token.content for index, token in tokenizer.added_tokens_decoder.items()}
+    words |= {int(tokenizer.convert_tokens_to_ids(word)): word for word in tokenizer.all_special_tokens}
+    unknown = getattr(tokenizer.backend_tokenizer.model, "unk_token", None)
+    return {index: word for index, word in words.items() if word.strip() and word != unknown}
+
+
+class PromptEncoder:
+    """Tokenises prompts and prepares pictures.
+
+    Args:
+        tokenizer: with a chat template.
+        image_processor: of the Qwen2-VL family: patches and grids.
+        image_token: id of the token that stands for a piece of a picture.
+        max_prompt_tokens: the most tokens of a prompt, visual ones included; None for no limit.
+    """
+
+    def __init__(self, tokenizer: Any, image_processor: Any, image_token: int, max_prompt_tokens: int | None) -> None:
+        self.tokenizer = tokenizer
+        self.image_processor = image_processor
+        self._image_token = image_token
+        self._max_prompt_tokens = max_prompt_tokens
+        self._specials = _special_tokens(tokenizer)
+        self._expected: dict[tuple[str, str], list[int]] = {}
+
+    @property
+    def specials(self) -> tuple[str, ...]:
+        """The words that `build_prompt` has to escape."""
+        return tuple(sorted(self._specials.values()))
+
+    def render(self, system: str, parts: Sequence[str | Image.Image]) -> str:
+        """The chat template's text for one question, generation prefix included, thinking off."""
+        content = [{"type": "text", "text": part} if isinstance(part, str) else {"type": "image"} for part in parts]
+        messages = [{"role": "system", "content": [{"type": "text", "text": system}]}] if system else []
+        messages.append({"role": "user", "content": content})
+        # Templates differ in whether thinking is on by default, so it is always passed.
+        text: str = self.tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
+        )
+        return text
+
+    def encode(self, step_id: str, prompts: Iterable[Prompt], sizes: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Tokenise the prompts of one step.
+
+        Args:
+            step_id: for messages.
+            prompts: any number.
+            sizes: per prompt and picture the number of visual tokens.
+
+        Returns:
+            Per prompt its tokens, each picture as its run of image tokens.
+
+        Raises:
+            PromptError: if a text holds a special token after all, or a prompt is too long.
+        """
+        prompts = list(prompts)
+        texts = [self.render(prompt.system, prompt.parts) for prompt in prompts]
+        encoded = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
+        rows = []
+        for prompt, ids, runs in zip(prompts, encoded, sizes, strict=True):
+            if [token for token in ids if token in self._specials] != self._skeleton(prompt):
+                raise PromptError(
+                    f"A text of step {step_id!r} holds a special token of the tokenizer, got "
+                    f"{[self._specials[t] for t in ids if t in self._specials]}. Build prompts with "
+                    "`build_prompt(..., specials=actor.specials)`."
+                )
+            rows.append(self._expand(step_id, ids, runs))
+        return rows
+
+    def _skeleton(self, prompt: Prompt) -> list[int]:
+        """The special tokens of the same prompt with harmless texts, in order."""
+        shape = "".join("t" if isinstance(part, str) else "i" for part in prompt.parts)
+        key = (prompt.system, shape)
+        if key not in self._expected:
+            parts = ["x" if isinstance(part, str) else part for part in prompt.parts]
+            ids = self.tokenizer(self.render(prompt.system, parts), add_special_tokens=False)["input_ids"]
+            self._expected[key] = [token for token in ids if token in self._specials]
+        return self._expected[key]
+
+    def _expand(self, step_id: str, ids: Sequence[int], runs: Sequence[int]) -> list[int]:
+        remaining, row = iter(runs), []
+        for token in ids:
+            row += [token] * next(remaining) if token == self._image_token else [token]
+        limit = self._max_prompt_tokens
+        if limit is not None and len(row) > limit:
+            raise PromptError(
+                f"A prompt must have at most {limit} tokens (`max_prompt_tokens`), got {len(row)} for step "
+                f"{step_id!r}, {sum(runs)} of them visual. Raise the limit, or lower `max_pixels`."
+            )
+        return row
+
+    def pictures(self, images: Iterable[Image.Image]) -> tuple[list[Tensor], Tensor, dict[int, int]]:
+        """Prepare pictures for the vision tower; equal ones once.
+
+        Args:
+            images: RGB pictures, in any number.
+
+        Returns:
+            Patches ``[patches, values]`` per different picture, grids ``[n, 3]`` int64, and where each given
+            picture is found, by its ``id()``.
+        """
+        index: dict[int, int] = {}
+        by_content: dict[tuple[tuple[int, int], bytes], int] = {}
+        unique: list[Image.Image] = []
+        for image in images:
+            if id(image) in index:
+                continue
+            key = (image.size, hashlib.blake2b(image.tobytes(), digest_size=16).digest())
+            if key not in by_content:
+                by_content[key] = len(unique)
+                unique.append(image)
+            index[id(image)] = by_content[key]
+        if not unique:
+            return [], torch.zeros(0, 3, dtype=torch.long), index
+        output = self.image_processor(unique, return_tensors="pt")
+        grids = output["image_grid_thw"]
+        return list(output["pixel_values"].split(grids.prod(-1).tolist())), grids, index

@@ -1,0 +1,120 @@
+"""The frozen actor as a LightningModule, so that a Trainer spreads its work over devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import lightning as L
+import torch
+
+from switchmem.actors.sampling import Sampling
+from switchmem.actors.spec import ActorSpec
+from switchmem.actors.vlm import ActorError, Observation, StepPrompts, VLMActor, probe_layers
+from switchmem.memory.views import Condition
+from switchmem.prompts import build_prompts
+
+if TYPE_CHECKING:
+    from switchmem.memory.retrieval import StepWithMemory
+
+
+class FrozenActorModule(L.LightningModule):
+    """Observes steps with their memories; learns nothing.
+
+    Args:
+        actor: which actor; it is loaded once, when the Trainer starts.
+        conditions: in which answers are sampled. States are read for these and for the state prompt.
+        layers: blocks whose states are read; None for those of the layer study, `probe_layers`.
+        temperature: of the samples, >= 0.
+        seeds: one sample each.
+        max_new_tokens: the most tokens of one answer.
+
+    Raises:
+        SamplingError: if a setting of the sampling breaks a rule.
+        ValueError: if a condition is unknown.
+    """
+
+    def __init__(
+        self,
+        actor: ActorSpec,
+        conditions: Sequence[str] = ("text", "image"),
+        layers: Sequence[int] | None = None,
+        temperature: float = 0.7,
+        seeds: Sequence[int] = (42, 43, 44, 45, 46, 47, 48),
+        max_new_tokens: int = 128,
+    ) -> None:
+        super().__init__()
+        self.spec = actor
+        self.conditions = tuple(Condition(condition) for condition in conditions)
+        self.sampling = Sampling(temperature, tuple(seeds), max_new_tokens)
+        self.layers: tuple[int, ...] | None = tuple(layers) if layers is not None else None
+        self.grammar, self.template = actor.load_grammar(), actor.load_template()
+        self.start_hash: str | None = None
+        self._actor: VLMActor | None = None
+
+    @property
+    def actor(self) -> VLMActor:
+        """The loaded actor; it is loaded on first use."""
+        if self._actor is None:
+            self.configure_model()
+        assert self._actor is not None
+        return self._actor
+
+    def configure_model(self) -> None:
+        """Load the actor, and register its weights so that the Trainer moves them to its device."""
+        if self._actor is None:
+            self._actor = self.spec.load()
+            self.model = self._actor.model
+            self.layers = self.layers or probe_layers(self._actor.num_layers)
+
+    def on_predict_start(self) -> None:
+        """Note the hash of the parameters."""
+        self.start_hash = self.actor.parameters_hash()
+
+    def on_predict_end(self) -> None:
+        """Check that no parameter has changed.
+
+        Raises:
+            ActorError: if one has.
+        """
+        end_hash = self.actor.parameters_hash()
+        if end_hash != self.start_hash:
+            raise ActorError(
+                f"The actor's parameters must not change, got hash {self.start_hash} at the start and {end_hash} at "
+                "the end. Discard this run's records and look for a callback that writes into the model."
+            )
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Steps stay on the CPU as they are: pictures are prepared there, and frozen records cannot be rebuilt."""
+        return batch
+
+    def predict_step(
+        self, batch: list[StepWithMemory], batch_idx: int = 0, dataloader_idx: int = 0
+    ) -> list[Observation]:
+        """Observe a batch.
+
+        Args:
+            batch: steps with their memories. One without a memory is observed under ``NONE`` alone: its observation
+                has no ``shifted`` states, and the caller counts it.
+            batch_idx: not used; results depend on the steps alone.
+            dataloader_idx: not used.
+
+        Returns:
+            One observation per step, in order.
+        """
+        actor = self.actor
+        questions = [
+            StepPrompts(
+                item.step.step_id,
+                build_prompts(
+                    item.step,
+                    item.memory,
+                    self.conditions if item.memory is not None else (),
+                    self.template,
+                    self.grammar,
+                    actor.specials,
+                ),
+            )
+            for item in batch
+        ]
+        return actor.observe(questions, self.conditions, self.layers or (), self.sampling)

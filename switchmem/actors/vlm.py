@@ -1,0 +1,236 @@
+"""A frozen vision-language actor: its hidden states and its sampled answers, for a batch of steps."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from switchmem.actors.encoder import PromptEncoder
+from switchmem.actors.engine import Extension, ImageTable, PrefixEngine, TokenRow, shared_length
+from switchmem.actors.sampling import Sampling, noise_key
+from switchmem.memory.views import Condition
+from switchmem.prompts import Prompt, PromptError
+
+TURN_END = "<|im_end|>"
+
+
+class ActorError(RuntimeError):
+    """An actor cannot do what is asked; the message says what was found and the way out."""
+
+
+@dataclass(frozen=True)
+class StepPrompts:
+    """The prompts of one step.
+
+    Args:
+        step_id: keys the noise of its samples.
+        prompts: by condition; ``NONE``, the state prompt, is always there.
+    """
+
+    step_id: str
+    prompts: Mapping[Condition, Prompt]
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What an actor showed at one step.
+
+    Args:
+        step_id: of the step.
+        state: ``[L, D]`` float32, s_i: states of the probed blocks at the last token of the state prompt.
+        shifted: by memory condition the same for that prompt, h_i^z, ``[L, D]``.
+        answers: by sampled condition K raw texts, in the order of the seeds.
+        new_tokens: by sampled condition the K numbers of tokens that were drawn, end tokens included.
+        seconds: wall time per step of the batch in which the step was observed.
+    """
+
+    step_id: str
+    state: Tensor
+    shifted: dict[Condition, Tensor]
+    answers: dict[Condition, list[str]]
+    new_tokens: dict[Condition, list[int]]
+    seconds: float
+
+
+def probe_layers(depth: int) -> tuple[int, ...]:
+    """Blocks of the layer study: nearest to 0, 1/4, 1/2, 3/4 and 1 of the depth, without repetition.
+
+    >>> probe_layers(32)
+    (0, 8, 16, 23, 31)
+    """
+    return tuple(sorted({math.floor(quarter * (depth - 1) / 4 + 0.5) for quarter in range(5)}))
+
+
+def hash_parameters(model: nn.Module) -> str:
+    """32 hexadecimal digits over the names, types, shapes and bytes of all parameters and buffers."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, tensor in model.state_dict().items():
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)};".encode())
+        digest.update(tensor.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+class VLMActor:
+    """A loaded model with its tokenizer and image processor, frozen.
+
+    Build one with `ActorSpec.load`.
+
+    Args:
+        model: a Qwen-style vision-language model; it is put into evaluation mode and frozen.
+        tokenizer: with a chat template.
+        image_processor: of the Qwen2-VL family.
+        max_prompt_tokens: the most tokens of a prompt, visual ones included; None for no limit.
+
+    Raises:
+        ActorError: if the model feeds visual features into inner blocks, which the engine does not do, or the
+            tokenizer has no token that ends a turn.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, image_processor: Any, max_prompt_tokens: int | None = None):
+        config: Any = model.config
+        if getattr(config.vision_config, "deepstack_visual_indexes", None):
+            raise ActorError(
+                f"`model` must feed visual features into its first block alone, got {type(model).__name__} with "
+                f"deepstack_visual_indexes={config.vision_config.deepstack_visual_indexes}. Use Qwen3.5 or Qwen2-VL."
+            )
+        self.model: nn.Module = model.eval().requires_grad_(False)
+        self.encoder = PromptEncoder(tokenizer, image_processor, config.image_token_id, max_prompt_tokens)
+        self._merge = config.vision_config.spatial_merge_size**2
+        self._end_tokens = self._find_end_tokens(model, tokenizer)
+        self.engine = PrefixEngine(model, self._end_tokens)
+
+    @staticmethod
+    def _find_end_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
+        configured = getattr(model.generation_config, "eos_token_id", None)
+        named = configured if isinstance(configured, (list, tuple)) else [configured]
+        tokens = [*named, tokenizer.eos_token_id, tokenizer.get_vocab().get(TURN_END)]
+        found = {int(token) for token in tokens if token is not None}
+        if not found:
+            raise ActorError(
+                f"`tokenizer` must have {TURN_END} or an `eos_token`, got neither. Name one in tokenizer_config.json."
+            )
+        return tuple(sorted(found))
+
+    @property
+    def specials(self) -> tuple[str, ...]:
+        """The tokenizer's special and added tokens, for `build_prompt` to escape."""
+        return self.encoder.specials
+
+    @property
+    def num_layers(self) -> int:
+        """Number of decoder blocks."""
+        return len(self.engine.blocks)
+
+    @property
+    def hidden_size(self) -> int:
+        """Width D of the hidden states."""
+        config: Any = self.model.config
+        return int(config.get_text_config().hidden_size)
+
+    def parameters_hash(self) -> str:
+        """Changes with any parameter; compare it before and after a run. See `hash_parameters`."""
+        return hash_parameters(self.model)
+
+    @torch.no_grad()
+    def observe(
+        self, batch: Sequence[StepPrompts], conditions: Sequence[Condition], layers: Sequence[int], sampling: Sampling
+    ) -> list[Observation]:
+        """Read the states of every prompt and sample answers.
+
+        Args:
+            batch: steps with their prompts; a step may lack some conditions.
+            conditions: for which answers are sampled; states are read for every prompt.
+            layers: L blocks to read, from 0; negative ones count from the last.
+            sampling: temperature, seeds and length of the answers.
+
+        Returns:
+            One observation per step, in order; each is the same in any batch, up to the rounding of the device.
+
+        Raises:
+            ActorError: if the model is in training mode.
+            PromptError: if a prompt lacks or is too long.
+        """
+        if self.model.training:
+            raise ActorError("`model` must be in evaluation mode, got training mode. Call `actor.model.eval()`.")
+        started = time.perf_counter()
+        table, rows = self._tokenise(batch)
+        lengths = [shared_length(list(prompts.values())) for prompts in rows]
+        prefixes = self.engine.prefill([prompts[Condition.NONE] for prompts in rows], lengths, table)
+        layers = [range(self.num_layers)[layer] for layer in layers]
+        states: list[dict[Condition, Tensor]] = [{} for _ in batch]
+        sampled: list[tuple[int, Condition]] = []
+        open_: list[Extension] = []
+        for condition in Condition:
+            steps = [b for b, prompts in enumerate(rows) if condition in prompts]
+            for extension in self.engine.extend(prefixes, steps, [rows[b][condition] for b in steps], layers):
+                members = [steps[n] for n in extension.rows]
+                for b, state in zip(members, extension.states.cpu(), strict=True):
+                    states[b][condition] = state
+                if condition in conditions:
+                    sampled += [(b, condition) for b in members]
+                    open_.append(extension)
+        answers = self._sample(batch, sampled, open_, sampling)
+        seconds = (time.perf_counter() - started) / max(len(batch), 1)
+        return [self._observation(s.step_id, states[b], answers[b], seconds) for b, s in enumerate(batch)]
+
+    def _tokenise(self, batch: Sequence[StepPrompts]) -> tuple[ImageTable, list[dict[Condition, TokenRow]]]:
+        """Pictures of the batch, and per step its tokenised prompts."""
+        for step in batch:
+            if Condition.NONE not in step.prompts:
+                raise PromptError(f"Step {step.step_id!r} must have the state prompt, got {sorted(step.prompts)}.")
+        images = [image for step in batch for prompt in step.prompts.values() for image in prompt.images]
+        pixels, grids, index = self.encoder.pictures(images)
+        sizes = (grids.prod(-1) // self._merge).tolist()
+        rows = []
+        for step in batch:
+            shown = {c: tuple(index[id(image)] for image in prompt.images) for c, prompt in step.prompts.items()}
+            runs = [[sizes[image] for image in pictures] for pictures in shown.values()]
+            encoded = self.encoder.encode(step.step_id, step.prompts.values(), runs)
+            pairs = zip(shown.items(), encoded, strict=True)
+            rows.append({c: self.engine.row(ids, pictures, grids) for (c, pictures), ids in pairs})
+        return ImageTable(pixels, grids), rows
+
+    def _sample(
+        self,
+        batch: Sequence[StepPrompts],
+        sampled: Sequence[tuple[int, Condition]],
+        extensions: Sequence[Extension],
+        sampling: Sampling,
+    ) -> list[dict[Condition, list[list[int]]]]:
+        """Per step and condition K answers as tokens."""
+        answers: list[dict[Condition, list[list[int]]]] = [{} for _ in batch]
+        if sampled:
+            keys = [[noise_key(batch[b].step_id, c, seed) for seed in sampling.seeds] for b, c in sampled]
+            drawn = self.engine.decode(extensions, torch.tensor(keys), sampling.temperature, sampling.max_new_tokens)
+            for (b, condition), tokens in zip(sampled, drawn, strict=True):
+                answers[b][condition] = tokens
+        return answers
+
+    def _observation(
+        self,
+        step_id: str,
+        states: dict[Condition, Tensor],
+        answers: dict[Condition, list[list[int]]],
+        seconds: float,
+    ) -> Observation:
+        return Observation(
+            step_id=step_id,
+            state=states[Condition.NONE],
+            shifted={condition: state for condition, state in states.items() if condition is not Condition.NONE},
+            answers={condition: [self._text(tokens) for tokens in drawn] for condition, drawn in answers.items()},
+            new_tokens={condition: [len(tokens) for tokens in drawn] for condition, drawn in answers.items()},
+            seconds=seconds,
+        )
+
+    def _text(self, tokens: Sequence[int]) -> str:
+        """An answer as text. Special tokens stay, because some grammars write places with them."""
+        kept = tokens[:-1] if tokens and tokens[-1] in self._end_tokens else tokens
+        text: str = self.encoder.tokenizer.decode(kept, skip_special_tokens=False)
+        return text
