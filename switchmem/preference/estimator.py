@@ -140,6 +140,7 @@ class PreferenceEstimator:
         """Write `preference.safetensors` and `preference.json` into `folder`, each renamed from a temporary name."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / "preference.json").unlink(missing_ok=True)  # written last: with it the folder is complete
         # safetensors stores raw bytes, so a transposed view must be laid out first
         arrays = {name: np.array(getattr(self, name), order="C") for name in _ARRAYS}
         save_file(arrays, folder / "preference.safetensors.part")
