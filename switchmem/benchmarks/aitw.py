@@ -75,11 +75,16 @@ def actions_match(
 
     Actions other than DUAL_POINT match when their types are equal; typed text is not compared. Two taps match
     when they are within 0.14 or in one enlarged box; two swipes when their main axes agree, whatever the
-    sign; a tap never matches a swipe. Computed in float32, as the official code is.
+    sign; a tap never matches a swipe. Computed in float32, as the official code is; where a distance equals a
+    threshold to the last bit, that code's own answer depends on the machine's fused arithmetic.
 
     Args:
-        touch_1, lift_1, touch_2, lift_2: (y, x) fractions of the screen; not looked at for other types.
-        type_1, type_2: AITW's action type ids.
+        touch_1: where the first finger touches, (y, x) in [0, 1]; points are looked at for DUAL_POINT only.
+        lift_1: where it lifts, (y, x) in [0, 1].
+        type_1: AITW's id of the first action's type.
+        touch_2: as `touch_1`, of the second action.
+        lift_2: as `lift_1`, of the second action.
+        type_2: as `type_1`, of the second action.
         boxes: (y, x, height, width) of the screen's annotations, shape [n, 4]; n may be 0.
 
     Example:
@@ -155,7 +160,7 @@ def _text(features: Mapping[str, Feature], key: str) -> str:
 
 def _int(features: Mapping[str, Feature], key: str) -> int:
     values = features.get(key)
-    if values is None or isinstance(values, list) or len(values) != 1:
+    if values is None or isinstance(values, list) or values.dtype != np.int64 or len(values) != 1:
         raise _missing(key)
     return int(values[0])
 

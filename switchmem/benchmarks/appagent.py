@@ -135,7 +135,7 @@ def parse_call(call: str, nodes: Sequence[Node], size: tuple[int, int], descript
         kind = ActionType.TAP if match[1] == "tap" else ActionType.LONG_PRESS
         return Action(kind, point=(x / width, y / height), description=description)
     if match := _TEXT.fullmatch(call):
-        return Action(ActionType.TYPE, text=match[1].replace('\\\\"', '"'), description=description)
+        return Action(ActionType.TYPE, text=match[1].replace('\\"', '"'), description=description)
     if match := _SWIPE.fullmatch(call):
         x, y = _target(int(match[1]), nodes)
         across, down = _DIRECTIONS[match[2]]
@@ -284,11 +284,16 @@ def _app(log: Path, folder: Path) -> str:
     return name.removesuffix(f"_{folder.name}") if name.endswith(f"_{folder.name}") else ""
 
 
+def _belongs_to_run(file: Path) -> bool:
+    is_screen = file.suffix == ".png" and file.name.startswith(f"{file.parent.name}_")
+    return is_screen or (file.suffix == ".txt" and file.name.startswith("log_"))
+
+
 def _run_folders(root: Path) -> list[Path]:
     if not root.is_dir():
         raise DataError(f"No folder of AppAgent runs at {root.absolute()}. {_LAYOUT}")
     folders = [root, *sorted(path for path in root.iterdir() if path.is_dir())]
-    runs = [path for path in folders if any(path.glob("log_*.txt")) or any(path.glob(f"{path.name}_*.png"))]
+    runs = [path for path in folders if any(map(_belongs_to_run, path.iterdir()))]
     if not runs:
         raise DataError(f"No AppAgent run in {root.absolute()} or its folders. {_LAYOUT}")
     return runs

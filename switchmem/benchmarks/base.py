@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -85,7 +84,8 @@ class DataReport:
         self.read += other.read
         self.kept += other.kept
         self.faults.extend(other.faults)
-        self.notes = dict(Counter(self.notes) + Counter(other.notes))
+        for name, count in other.notes.items():
+            self.note(name, count)
 
     def summary(self) -> str:
         """One line for a log."""

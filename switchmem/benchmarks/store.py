@@ -281,8 +281,10 @@ def shard(ids: Sequence[str], rank: int, world: int, worker: int, workers: int) 
 
     Args:
         ids: all ids, in the same order everywhere.
-        rank, world: this process and their number, 0 <= rank < world.
-        worker, workers: this loader worker and their number, 0 <= worker < workers; (0, 1) without workers.
+        rank: this process, 0 <= rank < world.
+        world: number of processes.
+        worker: this loader worker, 0 <= worker < workers.
+        workers: number of loader workers of each process; 1 where the process loads by itself.
 
     Raises:
         ValueError: if a number is out of its range.

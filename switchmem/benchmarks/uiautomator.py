@@ -104,7 +104,8 @@ def ui_elements(nodes: Sequence[Node], width: int, height: int) -> tuple[tuple[U
 
     Args:
         nodes: a parsed dump.
-        width, height: the screenshot's size in pixels, > 0.
+        width: of the screenshot in pixels, > 0.
+        height: of the screenshot in pixels, > 0.
 
     Returns:
         The elements in document order, and how many were dropped because nothing of their box is on the screen.

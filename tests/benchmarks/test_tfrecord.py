@@ -1,0 +1,135 @@
+"""TFRecord framing and Example parsing against Google's protobuf and a bitwise CRC."""
+
+import gzip
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from switchmem.benchmarks.tfrecord import crc32c, masked_crc32c, parse_example, read_records
+from switchmem.steps import RecordError
+
+FEATURES = st.one_of(
+    st.lists(st.binary(max_size=40), max_size=5),
+    st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=9),
+    st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=9),
+)
+
+
+def read(path):
+    """Payloads and damage of a file."""
+    damage = []
+    return [payload for _, payload in read_records(path, lambda *what: damage.append(what))], damage
+
+
+@pytest.mark.parametrize(
+    "data, expected",  # RFC 3720, B.4
+    [
+        (bytes(32), 0x8A9136AA),
+        (b"\xff" * 32, 0x62A8AB43),
+        (bytes(range(32)), 0x46DD794E),
+        (bytes(reversed(range(32))), 0x113FDB5C),
+        (b"123456789", 0xE3069283),
+        (b"", 0),
+    ],
+)
+def test_crc32c_gives_the_published_values(data, expected):
+    assert crc32c(data) == expected
+
+
+@given(st.binary(max_size=600))
+@example(bytes(257))
+def test_masked_crc_equals_the_bitwise_reference(reference_crc, data):
+    assert masked_crc32c(data) == reference_crc(data)
+
+
+def test_crc_of_a_megabyte(reference_crc):
+    data = np.random.default_rng(0).integers(0, 256, 200_001, dtype=np.uint8).tobytes()
+    assert masked_crc32c(data) == reference_crc(data)
+
+
+@given(st.dictionaries(st.text(max_size=12), FEATURES, max_size=6))
+@settings(max_examples=200)
+def test_parsing_agrees_with_protobuf(encode_example, features):
+    parsed = parse_example(encode_example(features))
+    assert parsed.keys() == features.keys()
+    for name, values in features.items():
+        assert list(parsed[name]) == values
+    kinds = {bytes: "list", float: "float32", int: "int64"}
+    for name, values in features.items():
+        if values:
+            assert str(getattr(parsed[name], "dtype", "list")) == kinds[type(values[0])]
+
+
+def test_unpacked_numbers_are_read_too():
+    ints = bytes([0x08, 5, 0x08, 7])  # two varint fields of an Int64List, unpacked
+    floats = b"\x0d" + np.float32(1.5).tobytes() + b"\x0d" + np.float32(-2).tobytes()
+
+    def message(number, body):
+        return bytes([number << 3 | 2, len(body)]) + body
+
+    entries = message(1, message(1, b"i") + message(2, message(3, ints)))
+    entries += message(1, message(1, b"f") + message(2, message(2, floats)))
+    parsed = parse_example(message(1, entries))
+    assert parsed["i"].tolist() == [5, 7]
+    assert parsed["f"].tolist() == [1.5, -2.0]
+
+
+@given(st.binary(min_size=1, max_size=200))
+@settings(max_examples=300)
+def test_any_bytes_parse_or_raise_record_error(data):
+    try:
+        parse_example(data)
+    except RecordError as error:
+        assert "tf.train.Example" in str(error)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_records_come_back_in_order(write_tfrecord, tmp_path, zipped):
+    payloads = [b"", b"one", bytes(5000), b"\x00\xff" * 77]
+    assert read(write_tfrecord(tmp_path / "r", payloads, zipped)) == (payloads, [])
+
+
+def test_a_damaged_payload_is_reported_and_the_rest_goes_on(write_tfrecord, tmp_path):
+    path = write_tfrecord(tmp_path / "r", [b"first", b"second", b"third"], zipped=False)
+    path.write_bytes(path.read_bytes().replace(b"second", b"sEcond"))
+    payloads, damage = read(path)
+    assert payloads == [b"first", b"third"]
+    assert [number for number, _ in damage] == [1]
+    assert "checksum of the record" in damage[0][1]
+
+
+def test_a_damaged_length_ends_the_file(write_tfrecord, tmp_path):
+    path = write_tfrecord(tmp_path / "r", [b"first", b"second", b"third"], zipped=False)
+    data = bytearray(path.read_bytes())
+    data[12 + 5 + 4 + 2] ^= 1  # inside the second record's length
+    path.write_bytes(data)
+    payloads, damage = read(path)
+    assert payloads == [b"first"]
+    assert damage[0][0] == 1 and "length" in damage[0][1]
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_a_cut_file_gives_its_whole_records_and_one_damage(write_tfrecord, tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("cut")
+    payloads = [b"first" * 9, b"second" * 9]
+    zipped = data.draw(st.booleans())
+    whole = write_tfrecord(folder / "r", payloads, zipped).read_bytes()
+    at = data.draw(st.integers(3, len(whole) - 1))
+    (folder / "r").write_bytes(whole[:at])
+    found, damage = read(folder / "r")
+    assert found == payloads[: len(found)]
+    if not zipped:
+        ends = {16 + len(payloads[0])}
+        assert len(damage) == (0 if at in ends else 1)
+        assert len(found) == int(at >= 16 + len(payloads[0]))
+    else:
+        assert len(damage) == 1
+
+
+def test_garbage_is_reported(tmp_path):
+    (tmp_path / "r").write_bytes(gzip.compress(b"these are not frames at all"))
+    payloads, damage = read(tmp_path / "r")
+    assert payloads == [] and len(damage) == 1
