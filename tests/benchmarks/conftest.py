@@ -77,7 +77,7 @@ def encode_example():
                 "bytes_list" if isinstance(first, bytes) else "int64_list" if isinstance(first, int) else "float_list"
             )
             getattr(feature, kind).value.extend(values)
-        return example.SerializeToString()
+        return example.SerializeToString(deterministic=True)
 
     return encode
 

@@ -159,10 +159,10 @@ def test_a_run_without_a_log_is_counted_and_others_go_on(run, write_run):
 
 
 def test_a_cut_shard_keeps_what_comes_before(shard):
-    shard.write_bytes(shard.read_bytes()[:-40])
+    shard.write_bytes(shard.read_bytes()[:-12])  # gzip's trailer of 8 bytes and the end of the last checksum
     steps, report = read(read_tfrecords, [shard])
-    assert [step.index for step in steps] == list(range(len(steps))) and 0 < len(steps) < 3
-    assert [fault.id for fault in report.faults] == [f"aitw/general-00000-of-00001#record-{len(steps)}"]
+    assert [step.index for step in steps] == [0, 1]
+    assert [fault.id for fault in report.faults] == ["aitw/general-00000-of-00001#record-2"]
     assert "Fetch the file again" in report.faults[0].reason
 
 
