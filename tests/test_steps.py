@@ -186,6 +186,7 @@ cell = st.integers(0, GRID)
 
 
 @given(st.lists(st.tuples(cell, cell, cell, cell, st.sampled_from(["", "a"]), st.sampled_from(["", "k"])), max_size=8))
+@settings(deadline=None)
 def test_density_counts_unique_elements_over_covered_pixels(rows):
     pixels = np.zeros((GRID, GRID), dtype=bool)
     unique, listed = set(), []
@@ -211,7 +212,7 @@ def test_a_screenshot_keeps_its_bytes_and_knows_its_size(kind):
 
 
 @given(st.data())
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 def test_a_picture_from_an_image_is_lossless(data):
     height, width = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 9))
     pixels = np.frombuffer(data.draw(st.binary(min_size=3 * height * width, max_size=3 * height * width)), np.uint8)

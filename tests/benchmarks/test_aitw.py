@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -170,6 +170,7 @@ kinds = st.sampled_from([4, 4, 4, 4, 0, 3, 5, 7, 10])
 
 
 @given(point, point, shift, shift, shift, kinds, kinds, st.lists(box, max_size=5))
+@settings(deadline=None)
 def test_the_score_is_the_official_rule(one, far, gap, way_1, way_2, type_1, type_2, boxes):
     for touch_2 in (far, (one[0] + gap[0], one[1] + gap[1])):
         for scale_1, scale_2 in ((0, 0), (1, 1), (0, 1), (0.2, 0)):

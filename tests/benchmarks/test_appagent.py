@@ -49,7 +49,7 @@ one_node = st.tuples(*[st.integers(-10, 130)] * 4, flag, flag)
 
 
 @given(st.lists(one_node, max_size=12), st.integers(0, 3))
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 def test_numbers_are_those_that_appagent_draws(ui, nodes, nested):
     xml = [ui.node(box, clickable=c, focusable=f) for *box, c, f in nodes]
     inner = "".join(xml[:nested])

@@ -6,7 +6,7 @@ import tarfile
 
 import pytest
 import webdataset
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -156,6 +156,7 @@ def test_a_damaged_index_is_clear(tmp_path, text, found):
 
 
 @given(n=st.integers(0, 60), world=st.integers(1, 9), workers=st.integers(1, 7))
+@settings(deadline=None)
 def test_shards_cover_every_id_exactly_once(n, world, workers):
     ids = [f"id{i}" for i in range(n)]
     parts = [shard(ids, rank, world, worker, workers) for rank in range(world) for worker in range(workers)]

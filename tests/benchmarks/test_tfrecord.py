@@ -40,6 +40,7 @@ def test_crc32c_gives_the_published_values(data, expected):
 
 @given(st.binary(max_size=600))
 @example(bytes(257))
+@settings(deadline=None)
 def test_masked_crc_equals_the_bitwise_reference(reference_crc, data):
     assert masked_crc32c(data) == reference_crc(data)
 
@@ -50,7 +51,7 @@ def test_crc_of_a_megabyte(reference_crc):
 
 
 @given(st.dictionaries(st.text(max_size=12), FEATURES, max_size=6))
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 def test_parsing_agrees_with_protobuf(encode_example, features):
     parsed = parse_example(encode_example(features))
     assert parsed.keys() == features.keys()
@@ -77,7 +78,7 @@ def test_unpacked_numbers_are_read_too():
 
 
 @given(st.binary(min_size=1, max_size=200))
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_any_bytes_parse_or_raise_record_error(data):
     try:
         parse_example(data)
@@ -111,7 +112,7 @@ def test_a_damaged_length_ends_the_file(write_tfrecord, tmp_path):
 
 
 @given(st.data())
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_a_cut_file_gives_its_whole_records_and_one_damage(write_tfrecord, tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("cut")
     payloads = [b"first" * 9, b"second" * 9]

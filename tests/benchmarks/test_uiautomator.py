@@ -1,7 +1,7 @@
 """UIAutomator dumps: bounds, passwords, on-screen text as it is, and what is no dump."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchmem.benchmarks.uiautomator import foreground_package, parse_hierarchy, ui_elements
@@ -56,6 +56,7 @@ TEXT = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters
 
 
 @given(TEXT)
+@settings(deadline=None)
 def test_on_screen_text_is_kept_as_it_is(ui, text):
     (element,), _ = elements(ui, ui.node((0, 0, 10, 10), text=text))
     assert element.text == text
