@@ -1,0 +1,370 @@
+"""The command line: ``python train.py {fit,harvest,test} --config pocket.yaml``.
+
+LightningCLI with public hooks only. It parses, places everything that is written into one run folder, and hands over to
+`switchmem.pipeline.Study`, which holds the logic. The traps of the libraries below are met here:
+
+- a bare config name is looked up in ``configs/``, and a flag wins over a file wherever it stands (`arguments`);
+- a checkpoint whose hyperparameters differ from what was asked for stops the run, with both printed;
+- what a run cannot do without (checkpoints, progress) comes with every trainer, not from a list in a config that the
+  next config would replace;
+- the resolved config is written once per run, and an earlier run's is set aside, never overwritten.
+"""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import Namespace
+from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.callbacks import RichProgressBar
+from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
+from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+
+from switchmem.actors.sampling import Sampling
+from switchmem.actors.spec import ActorSpec
+from switchmem.arguments import ArgumentsError, resolve_arguments
+from switchmem.benchmarks import DataError
+from switchmem.learner import RouterModule
+from switchmem.pipeline import Study, Workshop, best_checkpoint, say, validated
+from switchmem.preference import PreferenceError
+from switchmem.router import Target
+from switchmem.runs import RunError, RunFolder
+from switchmem.settings import MemorySettings, RunSettings, SettingsError, StudySettings
+from switchmem.stages import StageError, Stages
+
+SECTIONS: dict[str, type] = {
+    "actor": ActorSpec,
+    "memory": MemorySettings,
+    "sampling": Sampling,
+    "study": StudySettings,
+    "run": RunSettings,
+}
+# `switchmem` stands below `callbacks`, so these are found by name when a run starts, as class paths of a config are.
+HARVESTER = "callbacks.HiddenStateHarvester"
+PLAIN_PROGRESS = "callbacks.PlainProgress"
+FEATURES = "data_modules.RouterFeatures"
+
+ELSEWHERE = frozenset(
+    "accelerator devices num_nodes strategy logger default_root_dir profiler log_every_n_steps enable_checkpointing "
+    "enable_progress_bar enable_model_summary limit_test_batches limit_predict_batches num_sanity_val_steps".split()
+)
+"""Trainer arguments that decide where and how loudly a router is trained, but not its weights."""
+
+EXPECTED = (ArgumentsError, DataError, PreferenceError, RunError, SettingsError, StageError)
+"""Errors whose message tells a user everything; they end a run without a traceback."""
+
+
+def class_by_path(path: str) -> Any:
+    """The class behind a dotted path.
+
+    >>> class_by_path("pathlib.PurePath").__name__
+    'PurePath'
+    """
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted name.
+
+    >>> flatten({"a": 1, "b": {"c": 2}})
+    {'a': 1, 'b.c': 2}
+    """
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= flatten(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value}
+    return flat
+
+
+def plain(value: Any) -> Any:
+    """Settings as JSON values: enums by value, paths and whatever else by their text.
+
+    >>> plain({"a": (1, Path("x"))})
+    {'a': [1, 'x']}
+    """
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, Enum):
+        return value.value
+    return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
+
+
+class StudyTrainer(Trainer):
+    """Lightning's Trainer; `harvest` gives the command of that name its place on the command line."""
+
+    def harvest(self, model: LightningModule, datamodule: LightningDataModule | None = None) -> None:
+        """Harvest the frozen actor's states and sampled actions; trains nothing."""
+        raise RunError("`harvest` must be run by `python train.py harvest`, got a bare Trainer. Use the command.")
+
+
+class SwitchMemCLI(LightningCLI):
+    """Commands of a study.
+
+    Args:
+        args: command-line arguments; None takes those of the process.
+    """
+
+    study: Study
+    run: RunFolder
+
+    def __init__(self, args: ArgsType = None) -> None:
+        super().__init__(
+            RouterModule,
+            LightningDataModule,
+            subclass_mode_model=True,
+            subclass_mode_data=True,
+            trainer_class=StudyTrainer,
+            save_config_callback=None,  # the run folder keeps the config, see `RunFolder.start`
+            seed_everything_default=42,
+            auto_configure_optimizers=False,
+            parser_kwargs={"description": "Train and test a router between text and image memories."},
+            args=args,
+        )
+
+    # --- parsing ---
+
+    @staticmethod
+    def subcommands() -> dict[str, set[str]]:
+        """The commands, and the arguments of their methods that are no flags."""
+        return {
+            "fit": {"model", "train_dataloaders", "val_dataloaders", "datamodule", "weights_only"},
+            "harvest": {"model", "datamodule"},
+            "test": {"model", "dataloaders", "datamodule", "ckpt_path", "verbose", "weights_only"},
+        }
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Add the sections of the configs that are neither data, model nor trainer."""
+        for name, section in SECTIONS.items():
+            parser.add_class_arguments(section, name)
+
+    def parse_arguments(self, parser: LightningArgumentParser, args: ArgsType) -> None:
+        """Parse, after config names are completed; keep what was asked for beside what a checkpoint may make of it."""
+        if args is None or isinstance(args, list):
+            self.config = parser.parse_args(resolve_arguments(sys.argv[1:] if args is None else args))
+        else:
+            self.config = parser.parse_object(args)
+        section = self.section
+        folder = Path(section.run.dir) / section.run.name
+        self.stages = Stages(Path(section.run.stages_dir or Path(section.run.dir) / "stages").absolute())
+        # a `fast_dev_run` leaves the run alone, but for the stages, which are true for any run
+        self.run = RunFolder(self.stages.root / "fast_dev_run" if section.trainer.fast_dev_run else folder)
+        if section.get("ckpt_path"):
+            section.ckpt_path = self._checkpoint(section.ckpt_path)
+        self.requested = self.config.clone()
+
+    @property
+    def section(self) -> Namespace:
+        """The part of the config that belongs to the command."""
+        return self.config[self.config.subcommand]
+
+    def _checkpoint(self, name: str) -> str:
+        """A checkpoint's path: "last" is the run's own. Others must be files, so that they can be compared first."""
+        path = self.run.checkpoints / "last.ckpt" if name == "last" else Path(name)
+        if not path.is_file():
+            known = ", ".join(sorted(str(p) for p in self.run.checkpoints.glob("*.ckpt"))) or "none"
+            raise RunError(f"`--ckpt_path` must be a file or 'last', got {name!r} ({path}). This run has: {known}.")
+        return str(path)
+
+    # --- before anything is built ---
+
+    def before_instantiate_classes(self) -> None:
+        """Stop where a checkpoint overrules the command; open the run folder; place what the trainer writes."""
+        self._check_hyperparameters()
+        self._open_run()
+        trainer = self.section.trainer
+        if trainer.default_root_dir is None:
+            trainer.default_root_dir = str(self.run.path)
+        loggers = trainer.logger if isinstance(trainer.logger, list) else [trainer.logger]
+        for logger in loggers:
+            if isinstance(logger, Namespace) and logger.class_path.endswith(".WandbLogger"):
+                self._place_wandb(logger.init_args)
+
+    def _check_hyperparameters(self) -> None:
+        asked = flatten(self.requested[self.requested.subcommand].model.as_dict())
+        got = flatten(self.section.model.as_dict())
+        if asked != got:
+            differing = sorted(key for key in {*asked, *got} if asked.get(key) != got.get(key))
+            values = "; ".join(f"model.{k} is {got.get(k)!r} there and {asked.get(k)!r} here" for k in differing)
+            raise RunError(
+                f"`--ckpt_path` must hold the hyperparameters that were asked for, got {self.section.ckpt_path} where "
+                f"{values}. Ask for the checkpoint's values, or leave out `--ckpt_path` to train afresh."
+            )
+
+    @rank_zero_only
+    def _open_run(self) -> None:
+        command = str(self.config.subcommand)
+        asked = self.requested.clone()
+        asked[command].pop("ckpt_path", None)  # where a run goes on from is no setting of it
+        asked[command].pop("config", None)
+        self.resolved = yaml.safe_load(self.parser.dump(asked, skip_none=False))[command]
+        if self.section.trainer.fast_dev_run:
+            shutil.rmtree(self.run.path, ignore_errors=True)
+        aside = self.run.start(command, yaml.safe_dump(self.resolved, sort_keys=False, allow_unicode=True))
+        say(
+            f"run folder: {self.run.path}"
+            + (f" (an earlier run with another config is now in {aside})" if aside else "")
+        )
+        if self.section.get("ckpt_path"):
+            self.section.ckpt_path = self.run.moved(self.section.ckpt_path, aside)
+
+    def _place_wandb(self, arguments: Namespace) -> None:
+        """Fill in what was left open: files go to the run folder, and the run is called as here."""
+        if arguments.save_dir == ".":
+            arguments.save_dir = str(self.run.path)
+        if arguments.name is None:
+            arguments.name = f"{self.section.run.name}-{self.config.subcommand}"
+        if arguments.group is None:
+            arguments.group = self.section.run.name
+
+    # --- building ---
+
+    def instantiate_trainer(self, **kwargs: Any) -> Trainer:
+        """The run's own trainer. What no run can do without comes with it, whatever lists a config has."""
+        trainer = self.section.trainer
+        self.trainer_defaults = {
+            "callbacks": [
+                best_checkpoint(self.run.checkpoints, self.model, validated(self.datamodule)),
+                self._progress(),
+            ]
+        }
+        if trainer.logger is None or trainer.logger is True:
+            kwargs["logger"] = CSVLogger(str(self.run.path / "logs"), name=str(self.config.subcommand))
+        return super().instantiate_trainer(**kwargs)
+
+    def _progress(self) -> Callback:
+        callback: Callback = RichProgressBar() if sys.stdout.isatty() else class_by_path(PLAIN_PROGRESS)()
+        return callback
+
+    def new_trainer(self, callbacks: Sequence[Callback], training: bool) -> Trainer:
+        """A fresh trainer with the config's settings, its own copies of the config's callbacks, and no logger."""
+        config = self.config.clone()
+        section = config[config.subcommand]
+        section.trainer.logger = False
+        if not training:
+            # an actor runs in the precision of its own section
+            section.trainer.update({"callbacks": None, "precision": None, "fast_dev_run": False})
+        fresh = self.parser.instantiate_classes(config)[config.subcommand].trainer.as_dict()
+        fresh["callbacks"] = [*(fresh["callbacks"] or []), *callbacks]
+        if training:
+            fresh.update(enable_progress_bar=False, enable_model_summary=False)
+        elif fresh["enable_progress_bar"] is not False:
+            fresh["callbacks"].append(self._progress())
+        return StudyTrainer(**fresh)
+
+    def new_router(self, target: Target) -> RouterModule:
+        """An untrained module with the config's settings and another target."""
+        arguments = {**self.section.model.init_args.as_dict(), "target": target}
+        return type(self.model)(**arguments)
+
+    def after_instantiate_classes(self) -> None:
+        """Put the study together and write where it comes from."""
+        section = self.config_init[self.config.subcommand]
+        workshop = Workshop(
+            trainer=self.new_trainer,
+            router=self.new_router,
+            harvester=class_by_path(HARVESTER),
+            features=class_by_path(FEATURES).from_harvest,
+            router_settings=self.router_settings(),
+        )
+        self.study = Study(
+            self.datamodule,
+            section.actor,
+            section.memory.embedder(),
+            section.sampling,
+            section.study,
+            self.run,
+            self.stages,
+            workshop,
+        )
+        self.provenance: dict[str, Any] = {}
+        self._write_provenance()
+
+    def router_settings(self) -> dict[str, Any]:
+        """What of the config decides a router's weights: all of model, trainer and data but what is known not to."""
+        section = self.section
+        left_out = {
+            "model": {"target"},
+            "trainer": ELSEWHERE,
+            "data": {"root", "batch_size", "num_workers"},
+        }
+        values = {
+            "model": {"class_path": section.model.class_path, **section.model.init_args.as_dict()},
+            "trainer": section.trainer.as_dict(),
+            "data": section.data.init_args.as_dict(),
+        }
+        kept = {name: {k: v for k, v in values[name].items() if k not in left_out[name]} for name in values}
+        return dict(plain(kept))
+
+    @rank_zero_only
+    def _write_provenance(self) -> None:
+        actor, data = self.section.actor, self.section.data
+        self.provenance = self.run.write_provenance(
+            {
+                "actor": {**actor.as_dict(), "fingerprint": self.study.actor.fingerprint()},
+                "batch_size": data.init_args.get("batch_size"),
+                "embedder": self.study.embedder.name,
+                "seed": self.section.seed_everything,
+            }
+        )
+
+    # --- commands ---
+
+    def before_fit(self) -> None:
+        """Harvest and targets, each kept where it is complete."""
+        self._log_config()
+        self.study.prepare()
+
+    def fit(self, model: RouterModule, datamodule: LightningDataModule, ckpt_path: str | None = None) -> None:
+        """Train the run's own router."""
+        self.study.train(self.trainer, model, ckpt_path)
+
+    def after_fit(self) -> None:
+        """Train the routers to compare with, and freeze all of them with their thresholds."""
+        self.study.finish()
+        self._say_goodbye()
+
+    def harvest(self, model: RouterModule, datamodule: LightningDataModule) -> None:
+        """Harvest the preference part alone."""
+        self.study.harvest("preference")
+        self._say_goodbye()
+
+    def test(self, model: RouterModule, datamodule: LightningDataModule) -> None:
+        """Score every policy on the test part."""
+        self._log_config()
+        self.study.evaluate(self.trainer.loggers, self.provenance)
+        self._say_goodbye()
+
+    @rank_zero_only
+    def _log_config(self) -> None:
+        for logger in self.trainer.loggers:
+            logger.log_hyperparams(self.resolved)
+
+    def _say_goodbye(self) -> None:
+        say(f"run folder: {self.run.path}")
+
+
+def main(args: ArgsType = None) -> int:
+    """Run a command.
+
+    Args:
+        args: command-line arguments; None takes those of the process.
+
+    Returns:
+        The exit status: 0, or 1 after an error that its message explains.
+    """
+    try:
+        SwitchMemCLI(args)
+    except EXPECTED as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    return 0

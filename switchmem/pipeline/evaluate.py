@@ -1,0 +1,130 @@
+"""The test: one score matrix, a row for every policy, results that say where they come from."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lightning.pytorch.loggers import Logger
+from rich.console import Console
+from torch import Tensor
+
+from switchmem.evaluation import (
+    Routing,
+    ScoreMatrix,
+    build_results,
+    policy_table,
+    policy_text,
+    table_rows,
+    write_results,
+)
+from switchmem.evaluation.results import COLUMNS
+from switchmem.harvest import Harvest
+from switchmem.policy import Policy
+from switchmem.runs import RunError, RunFolder
+
+
+@dataclass(frozen=True)
+class FrozenPolicies:
+    """Everything that `fit` froze.
+
+    Args:
+        policies: one per target and seed; the first is the run's own.
+        training: "n_pref", "counts" and "probe_auroc" of the training side.
+    """
+
+    policies: list[Policy]
+    training: dict[str, Any]
+
+    @classmethod
+    def load(cls, folder: Path) -> FrozenPolicies:
+        """Read a run's policy folder.
+
+        Raises:
+            RunError: if `fit` has not finished there.
+            PolicyError: if a policy is damaged.
+        """
+        index = folder / "policies.json"
+        if not index.is_file():
+            raise RunError(f"`test` must find a frozen policy in {folder}, got none. Run `fit` with this config first.")
+        values = json.loads(index.read_text(encoding="utf-8"))
+        return cls([Policy.load(folder / row["folder"]) for row in values["policies"]], values["training"])
+
+
+def score_matrix(harvest: Harvest) -> ScoreMatrix:
+    """S[step, condition] of a greedy harvest."""
+    columns = {condition: harvest.scores(condition)[:, 0] for condition in harvest.conditions}
+    return ScoreMatrix(harvest.step_ids, harvest.trajectories, columns)
+
+
+def test_results(
+    harvest: Harvest,
+    batch: Mapping[str, Tensor],
+    frozen: FrozenPolicies,
+    run: RunFolder,
+    *,
+    provenance: Mapping[str, Any],
+    notes: Sequence[str],
+    replicates: int,
+) -> dict[str, Any]:
+    """Score every policy on a greedy harvest, and write ``results.json`` and ``scores.parquet`` into the run.
+
+    Args:
+        harvest: of the test part, under all conditions.
+        batch: what routers read of its steps.
+        frozen: the policies; they were frozen before any test step was read.
+        run: gets the files.
+        provenance: where the numbers come from.
+        notes: sentences that must be read with the numbers.
+        replicates: of the bootstrap.
+    """
+    matrix = score_matrix(harvest)
+    routings = [
+        Routing(p.card.target, p.card.seed, p.threshold, harvest.step_ids, p.route(batch)[1]) for p in frozen.policies
+    ]
+    auroc = frozen.training["probe_auroc"].items()
+    results = build_results(
+        matrix,
+        routings,
+        benchmark=harvest.step_ids[0].split("/")[0],
+        n_pref=frozen.training["n_pref"],
+        parse_failures={c: sum(reasons.values()) for c, reasons in harvest.parse_failures().items()},
+        probe_auroc={int(layer): float("nan") if value is None else value for layer, value in auroc},
+        provenance=provenance,
+        notes=notes,
+        replicates=replicates,
+    )
+    matrix.save(run.scores, routings)
+    write_results(results, run.results)
+    return results
+
+
+def show(results: Mapping[str, Any]) -> None:
+    """Print the policy table: styled on a terminal, plain lines elsewhere."""
+    if sys.stdout.isatty():
+        Console().print(policy_table(results))
+    else:
+        sys.stdout.write(policy_text(results))
+    sys.stdout.flush()
+
+
+def log_results(results: Mapping[str, Any], loggers: Sequence[Logger]) -> None:
+    """Give scores to every logger, and the whole table to those that take one (Weights & Biases does)."""
+    rows = table_rows(results)
+    metrics = {f"test/{row['policy']}/{name}": row[name] for row in rows for name in ("score", "image_rate")}
+    metrics |= {"test/oracle_gap": results["oracle_gap"], "test/diff": results["comparison"]["diff"]}
+    for logger in loggers:
+        logger.log_metrics(metrics)
+        log_table = getattr(logger, "log_table", None)
+        if log_table is not None:
+            log_table("test/policies", columns=list(COLUMNS), data=[[_cell(row[c]) for c in COLUMNS] for row in rows])
+        logger.save()
+
+
+def _cell(value: Any) -> Any:
+    """Intervals as text: a table's column has one type."""
+    return f"[{value[0]}, {value[1]}]" if isinstance(value, list) else value

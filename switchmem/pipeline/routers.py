@@ -1,0 +1,187 @@
+"""The router stages: one training per target and seed, each with its threshold."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningDataModule, Trainer, seed_everything
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch import Tensor
+
+from switchmem.harvest import Harvest
+from switchmem.learner import RouterModule
+from switchmem.pipeline.targets import Targets
+from switchmem.pipeline.workshop import Workshop, best_checkpoint, is_first_rank, say, validated
+from switchmem.policy import Policy, PolicyCard, choices, choose_threshold
+from switchmem.router import PairwiseRouter, Target
+from switchmem.stages import Stage, write_json
+
+INPUTS = ("text", "image", "instruction", "screenshot")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One router to train.
+
+    Args:
+        target: what it learns.
+        seed: of its initial weights and dropout.
+        stage: where it is kept.
+        card: what the resulting policy is made for, apart from what the training finds out.
+    """
+
+    target: Target
+    seed: int
+    stage: Stage
+    card: PolicyCard
+
+    @property
+    def name(self) -> str:
+        """``dcoe-0``: names its folder in the run's policy."""
+        return f"{self.target}-{self.seed}"
+
+
+def router_batch(harvest: Harvest) -> dict[str, Tensor]:
+    """Everything a router may read of all `N` steps: the final block's state [N, D] and the embeddings [N, E]."""
+    return {"state": harvest.states("state"), **{name: harvest.embeddings(name) for name in INPUTS}}
+
+
+class RouterTraining:
+    """Trains routers on one harvest and its targets.
+
+    Args:
+        data: the data module; it already holds the features of D_pref.
+        batch: `router_batch` of the harvest.
+        targets: of the harvest.
+        workshop: makes trainers and modules.
+    """
+
+    def __init__(
+        self, data: LightningDataModule, batch: dict[str, Tensor], targets: Targets, workshop: Workshop
+    ) -> None:
+        self._data, self._batch, self._targets, self._workshop = data, batch, targets, workshop
+
+    def main(self, recipe: Recipe, trainer: Trainer, module: RouterModule, ckpt_path: str | None) -> None:
+        """Train the run's own router with its own trainer, unless it is there and no checkpoint is given."""
+        if recipe.stage.complete and ckpt_path is None:
+            say(f"router {recipe.name}: kept from {recipe.stage.folder}")
+            return
+        recipe.stage.begin()
+        self._fit(recipe, trainer, module, ckpt_path)
+        self._finish(recipe, trainer, module)
+
+    def companion(self, recipe: Recipe) -> None:
+        """Train another router with a fresh trainer of the same settings, unless it is there."""
+        first = is_first_rank()
+        if recipe.stage.complete:
+            return
+        folder = recipe.stage.begin() if first else recipe.stage.folder
+        module = self._workshop.router(recipe.target)
+        checkpoints = folder / "checkpoints"
+        with quiet_trainer():
+            trainer = self._workshop.trainer(
+                [best_checkpoint(checkpoints, module, validated(self._data))], training=True
+            )
+            self._fit(recipe, trainer, module, None)
+        self._finish(recipe, trainer, module)
+        if first:
+            shutil.rmtree(checkpoints, ignore_errors=True)
+
+    def _fit(self, recipe: Recipe, trainer: Trainer, module: RouterModule, ckpt_path: str | None) -> None:
+        seed_everything(recipe.seed, workers=True, verbose=False)
+        trainer.fit(module, datamodule=self._data, ckpt_path=ckpt_path, weights_only=True)
+
+    def _finish(self, recipe: Recipe, trainer: Trainer, module: RouterModule) -> None:
+        """Take the best epoch's weights, choose the threshold on the training steps, and keep both."""
+        best = _best_weights(trainer, module)
+        if best is not None:
+            module.load_state_dict(best)
+        if module.router is None:
+            raise RuntimeError("the trainer returned without building the router; report this with the config.")
+        if is_first_rank():
+            policy = self._policy(recipe, module.router)
+            policy.save(recipe.stage.folder)
+            facts = {
+                "epochs": trainer.current_epoch,
+                "threshold": str(policy.threshold),
+                "image_rate": policy.card.image_rate,
+                "loss": _best_loss(trainer),
+            }
+            write_json(recipe.stage.folder / "training.json", facts)
+            recipe.stage.finish(**facts)
+            loss = "" if facts["loss"] is None else f", best loss {facts['loss']:.4f}"
+            say(
+                f"router {recipe.name}: {trainer.current_epoch} epochs{loss}, threshold {policy.threshold:.4f}, "
+                f"Image on {100 * policy.card.image_rate:.0f} % of the training steps"
+            )
+        trainer.strategy.barrier("router kept")
+
+    def _policy(self, recipe: Recipe, router: PairwiseRouter) -> Policy:
+        draft = Policy(router.cpu().eval(), 0.0, recipe.card)
+        _, r = draft.route(self._batch)
+        threshold = choose_threshold(r, self._targets.text, self._targets.image)
+        values = {**vars(recipe.card), "image_rate": float(choices(r, threshold).mean())}
+        return Policy(draft.router, threshold, PolicyCard(**values))
+
+
+def _checkpoint_of(trainer: Trainer) -> ModelCheckpoint | None:
+    """The callback that kept the best epoch; None in a `fast_dev_run`."""
+    kept = [c for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint) and c.monitor]
+    return next((c for c in reversed(kept) if c.best_model_path), None)
+
+
+def _best_weights(trainer: Trainer, module: RouterModule) -> dict[str, Any] | None:
+    checkpoint = _checkpoint_of(trainer)
+    if checkpoint is None:
+        return None
+    values: dict[str, Any] = torch.load(checkpoint.best_model_path, map_location=module.device, weights_only=True)
+    state: dict[str, Any] = values["state_dict"]
+    return state
+
+
+def _best_loss(trainer: Trainer) -> float | None:
+    checkpoint = _checkpoint_of(trainer)
+    return None if checkpoint is None or checkpoint.best_model_score is None else float(checkpoint.best_model_score)
+
+
+@contextmanager
+def quiet_trainer() -> Iterator[None]:
+    """Keep Lightning's own lines about devices and stopping out of a series of small trainings; warnings stay."""
+    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+def freeze(recipes: list[Recipe], targets: Targets, folder: Path) -> None:
+    """Copy the trained policies into a run: the first one into `folder` itself, and each into a subfolder of it.
+
+    Everything is put together beside `folder` and renamed at the end.
+
+    Args:
+        recipes: of complete stages; the first is the run's own.
+        targets: what they were trained on.
+        folder: the run's policy folder.
+    """
+    temporary = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    Policy.load(recipes[0].stage.folder).save(temporary)
+    for recipe in recipes:
+        Policy.load(recipe.stage.folder).save(temporary / recipe.name)
+    training = {"n_pref": targets.n_pref, "counts": targets.counts, "probe_auroc": targets.probe_auroc}
+    rows = [{"target": recipe.target, "seed": recipe.seed, "folder": recipe.name} for recipe in recipes]
+    write_json(temporary / "policies.json", {"policies": rows, "training": training})
+    shutil.rmtree(folder, ignore_errors=True)
+    temporary.rename(folder)

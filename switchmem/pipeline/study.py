@@ -1,0 +1,217 @@
+"""The stages of a study, in order, each reused where it is complete.
+
+steps -> memory (bank, retrieval) -> harvest -> targets -> routers with thresholds -> policy      (fit)
+steps -> memory -> greedy harvest of the test part -> score matrix, policies' rows -> results     (test)
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from lightning.pytorch import LightningDataModule, Trainer
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+
+from switchmem.actors.sampling import Sampling
+from switchmem.actors.spec import ActorSpec
+from switchmem.harvest import Harvest
+from switchmem.learner import RouterModule
+from switchmem.memory.embedder import Embedder
+from switchmem.memory.views import Condition
+from switchmem.pipeline.evaluate import FrozenPolicies, log_results, show, test_results
+from switchmem.pipeline.routers import Recipe, RouterTraining, freeze, router_batch
+from switchmem.pipeline.targets import Targets, make_targets, unparsable
+from switchmem.pipeline.workshop import Workshop, as_study_data, is_first_rank, say
+from switchmem.policy import PolicyCard
+from switchmem.prompts import fingerprint as template_fingerprint
+from switchmem.router import Target
+from switchmem.runs import RunFolder
+from switchmem.settings import StudySettings
+from switchmem.stages import Stage, Stages
+
+PREFERENCE, TEST = "preference", "test"
+SAMPLED = (Condition.TEXT, Condition.IMAGE)
+SCORED = (Condition.NONE, Condition.TEXT, Condition.IMAGE, Condition.BOTH)
+
+
+class Study:
+    """One study.
+
+    Args:
+        datamodule: the data; it must offer what `StudyData` asks.
+        actor: the frozen actor; it is loaded only where a harvest is incomplete.
+        embedder: finds demonstrations and feeds the router.
+        sampling: of the preference harvest; the test harvest is greedy.
+        settings: what is learned.
+        run: where the run's own files go.
+        stages: where stages lie.
+        workshop: builds trainers, routers and callbacks.
+    """
+
+    def __init__(
+        self,
+        datamodule: LightningDataModule,
+        actor: ActorSpec,
+        embedder: Embedder,
+        sampling: Sampling,
+        settings: StudySettings,
+        run: RunFolder,
+        stages: Stages,
+        workshop: Workshop,
+    ) -> None:
+        self.datamodule, self.data = datamodule, as_study_data(datamodule)
+        self.actor, self.embedder, self.sampling = actor, embedder, sampling
+        self.settings, self.run, self.workshop, self.stages = settings, run, workshop, stages
+        self.data.place(stages, embedder)
+
+    # --- harvests ---
+
+    def harvest(self, part: str) -> Harvest:
+        """Prepare a part's steps and memories, and run the actor over what is not harvested yet.
+
+        Args:
+            part: "preference", sampled under Text and Image, or "test", greedy under all four conditions.
+        """
+        self.data.prepare_memory(part)
+        self._report_data()
+        conditions = SAMPLED if part == PREFERENCE else SCORED
+        stage = self.harvest_stage(part)
+        first = is_first_rank()
+        with stage.lock() if first else contextlib.nullcontext():
+            if stage.complete:
+                say(f"{part} harvest: kept from {stage.folder}")
+            else:
+                if first:
+                    stage.begin()
+                self._observe(part, stage, conditions)
+                if first:
+                    stage.finish()
+        return Harvest.open(stage.folder)
+
+    def harvest_stage(self, part: str) -> Stage:
+        """The stage that holds a part's harvest."""
+        inputs = {
+            "memory": self.data.memory_stage(part).key,
+            "actor": self.actor.fingerprint(),
+            "conditions": [c.value for c in (SAMPLED if part == PREFERENCE else SCORED)],
+            "layers": self.settings.probe_layers,
+            "sampling": {**asdict(self._sampling(part)), "seeds": list(self._sampling(part).seeds)},
+            "limit": self.settings.limit,
+        }
+        return self.stages.stage("harvest", inputs)
+
+    def _sampling(self, part: str) -> Sampling:
+        return self.sampling if part == PREFERENCE else Sampling(0.0, (0,), self.sampling.max_new_tokens)
+
+    def _observe(self, part: str, stage: Stage, conditions: Sequence[Condition]) -> None:
+        # imported here: it brings transformers, which a run with a complete harvest never needs
+        from switchmem.actors.module import FrozenActorModule
+
+        sampling = self._sampling(part)
+        module = FrozenActorModule(
+            self.actor,
+            [c.value for c in conditions],
+            self.settings.probe_layers,
+            sampling.temperature,
+            sampling.seeds,
+            sampling.max_new_tokens,
+        )
+        self.data.select(part, stage.folder, self.settings.limit)
+        trainer = self.workshop.trainer([self.workshop.harvester()], training=False)
+        trainer.predict(module, datamodule=self.datamodule, return_predictions=False)
+
+    @rank_zero_only
+    def _report_data(self) -> None:
+        report = self.data.data_report()
+        report.save(self.run.data_report)
+        say(f"data: {report.summary()}; by id in {self.run.data_report}")
+
+    # --- fit ---
+
+    def prepare(self) -> None:
+        """Everything in front of the routers: harvest, targets, features."""
+        harvest = self.harvest(PREFERENCE)
+        stage = self.harvest_stage(PREFERENCE)
+        inputs = {
+            "harvest": stage.key,
+            "components": self.settings.components,
+            "cross_fit": self.settings.cross_fit,
+            "agree": self.settings.agree,
+        }
+        self.targets_stage = self.stages.stage("targets", inputs)
+        self.targets: Targets = make_targets(harvest, self.settings, self.targets_stage)
+        keep = self.targets.keep
+        self.data.use_features(self.workshop.features(harvest, self.targets.target, self.targets.delta, keep))
+        self.training = RouterTraining(self.datamodule, router_batch(harvest), self.targets, self.workshop)
+        self._layer = harvest.layers[-1]
+
+    def recipe(self, target: Target, seed: int) -> Recipe:
+        """The router of a target and a seed; after `prepare`."""
+        inputs = {
+            "targets": self.targets_stage.key,
+            "target": target,
+            "seed": seed,
+            "settings": dict(self.workshop.router_settings),
+        }
+        card = PolicyCard(**self.identity(self._layer), target=target, seed=seed, n_pref=self.targets.n_pref)
+        return Recipe(target, seed, self.stages.stage("router", inputs), card)
+
+    def identity(self, layer: int) -> dict[str, Any]:
+        """What a policy is bound to: actor, block, prompt template, embedder."""
+        return {
+            "actor": self.actor.fingerprint(),
+            "layer": layer,
+            "template": template_fingerprint(self.actor.load_template()),
+            "embedder": self.embedder.name,
+        }
+
+    def train(self, trainer: Trainer, module: RouterModule, ckpt_path: str | None = None) -> None:
+        """Train the run's own router: the module's target with the first seed."""
+        self._main: Target = module.target
+        self.training.main(self.recipe(self._main, self.settings.seeds[0]), trainer, module, ckpt_path)
+
+    def finish(self) -> None:
+        """Train the companions and freeze the run's policy."""
+        targets = dict.fromkeys([self._main, *self.settings.targets])
+        recipes = [self.recipe(target, seed) for target in targets for seed in self.settings.seeds]
+        for recipe in recipes[1:]:
+            self.training.companion(recipe)
+        if is_first_rank():
+            freeze(recipes, self.targets, self.run.policy)
+            say(f"policy: {len(recipes)} routers frozen in {self.run.policy}")
+
+    # --- test ---
+
+    def evaluate(self, loggers: Sequence[Logger], provenance: Mapping[str, Any]) -> None:
+        """Score the frozen policies on the test part.
+
+        Args:
+            loggers: get scores and table.
+            provenance: where the numbers come from.
+
+        Raises:
+            RunError: if `fit` has not frozen a policy in this run.
+            PolicyError: if a policy was made for another actor, block, template or embedder.
+        """
+        frozen = FrozenPolicies.load(self.run.policy)
+        for policy in frozen.policies:  # before the actor runs, which may take days
+            policy.check(**self.identity(policy.card.layer))
+        harvest = self.harvest(TEST)
+        for policy in frozen.policies:
+            policy.check(**self.identity(harvest.layers[-1]))
+        say(f"test: {len(harvest)} steps of {len(set(harvest.trajectories))} trajectories; {unparsable(harvest)}")
+        if is_first_rank():
+            results = test_results(
+                harvest,
+                router_batch(harvest),
+                frozen,
+                self.run,
+                provenance={**provenance, "harvest": self.harvest_stage(TEST).key},
+                notes=list(getattr(self.datamodule, "notes", ())),
+                replicates=self.settings.bootstrap,
+            )
+            log_results(results, loggers)
+            show(results)

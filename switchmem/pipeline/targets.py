@@ -1,0 +1,150 @@
+"""The targets stage: from a finished harvest to soft preference targets and the layer probe."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from switchmem.harvest import Harvest
+from switchmem.memory.views import Condition
+from switchmem.pipeline.workshop import say
+from switchmem.preference import fit_targets, layer_auroc, stable_preference, utilities
+from switchmem.settings import StudySettings
+from switchmem.stages import Stage, write_json
+
+TEXT, IMAGE = Condition.TEXT.value, Condition.IMAGE.value
+FEW = 65
+"""With fewer non-tied steps than this, the estimator's PCA cannot even keep its 64 components."""
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """What the routers learn from, in the harvest's order.
+
+    Args:
+        target: [N] soft targets t, NaN on tied steps.
+        delta: [N] utility gaps in [-1, 1], 0 on tied steps.
+        text, image: [N] utilities in [0, 1].
+        counts: "steps", "tied", "text", "image", "stable", and the "components" of the estimator.
+        probe_auroc: AUROC in [0, 1] of the layer probe by block; None where it is undefined.
+    """
+
+    target: Tensor
+    delta: Tensor
+    text: Tensor
+    image: Tensor
+    counts: dict[str, int]
+    probe_auroc: dict[int, float | None]
+
+    @property
+    def keep(self) -> Tensor:
+        """[N], True on the steps of D_pref."""
+        return self.delta != 0
+
+    @property
+    def n_pref(self) -> int:
+        """Number of steps in D_pref."""
+        return int(self.keep.sum())
+
+    def save(self, folder: Path) -> None:
+        """Write ``targets.safetensors`` and ``targets.json``."""
+        columns = {name: getattr(self, name).double().contiguous() for name in ("target", "delta", "text", "image")}
+        save_file(columns, folder / "targets.safetensors")
+        write_json(folder / "targets.json", {"counts": self.counts, "probe_auroc": self.probe_auroc})
+
+    @classmethod
+    def load(cls, folder: Path) -> Targets:
+        """Inverse of `save`."""
+        facts = json.loads((folder / "targets.json").read_text(encoding="utf-8"))
+        probe = {int(layer): value for layer, value in facts["probe_auroc"].items()}
+        return cls(**load_file(folder / "targets.safetensors"), counts=facts["counts"], probe_auroc=probe)
+
+
+def make_targets(harvest: Harvest, settings: StudySettings, stage: Stage) -> Targets:
+    """Fit the targets, unless the stage holds them already. The counts are printed either way.
+
+    Raises:
+        PreferenceError: if no step is non-tied, or all prefer the same modality.
+    """
+    pair = utilities(harvest.scores(TEXT), harvest.scores(IMAGE))
+    say(describe(pair.counts, harvest))
+    with stage.lock():
+        if not stage.complete:
+            folder = stage.begin()
+            _fit(harvest, settings, folder).save(folder)
+            stage.finish(**pair.counts)
+    return Targets.load(stage.folder)
+
+
+def _fit(harvest: Harvest, settings: StudySettings, folder: Path) -> Targets:
+    pair = utilities(harvest.scores(TEXT), harvest.scores(IMAGE))
+    estimator, target = fit_targets(
+        _shift(harvest, -1), pair.delta, harvest.trajectories, settings.components, settings.cross_fit
+    )
+    estimator.save(folder)
+    stable, auroc = _probe(harvest, settings)
+    say("layer probe, AUROC by block: " + ", ".join(f"{k}: {_number(v)}" for k, v in auroc.items()))
+    return Targets(
+        target=torch.from_numpy(target),
+        delta=torch.from_numpy(pair.delta),
+        text=torch.from_numpy(pair.text),
+        image=torch.from_numpy(pair.image),
+        counts={**estimator.counts, "stable": stable},
+        probe_auroc=auroc,
+    )
+
+
+def _probe(harvest: Harvest, settings: StudySettings) -> tuple[int, dict[int, float | None]]:
+    """Steps of the stable subset, and the AUROC of each probed block on it."""
+    scores = harvest.scores(TEXT), harvest.scores(IMAGE)
+    samples = scores[0].shape[1]
+    agree = math.ceil(samples * 5 / 7) if settings.agree is None else settings.agree
+    preferred = stable_preference(*scores, agree=agree)
+    kept = preferred != 0
+    groups = [t for t, k in zip(harvest.trajectories, kept, strict=True) if k]
+    rows = torch.from_numpy(kept)
+    shifts = {layer: _shift(harvest, layer)[rows] for layer in harvest.layers}
+    found = layer_auroc(shifts, preferred[kept], groups, n_components=settings.components)
+    return int(kept.sum()), {layer: None if math.isnan(v) else v for layer, v in found.items()}
+
+
+def _shift(harvest: Harvest, layer: int) -> Tensor:
+    """Shifts d [N, D]: Image state minus Text state at a block."""
+    return harvest.states(IMAGE, layer) - harvest.states(TEXT, layer)
+
+
+def describe(counts: Mapping[str, int], harvest: Harvest) -> str:
+    """The counts that every run prints, whatever becomes of it.
+
+    Args:
+        counts: of `switchmem.preference.Utilities`.
+        harvest: the harvest that they come from.
+    """
+    n_pref = counts["text"] + counts["image"]
+    lines = [
+        f"preference: {counts['steps']} steps of {len(set(harvest.trajectories))} trajectories: {counts['tied']} tied, "
+        f"{counts['text']} prefer Text, {counts['image']} prefer Image; {unparsable(harvest)}"
+    ]
+    if n_pref < FEW:
+        lines.append(f"note: with {n_pref} non-tied steps, what follows shows that the path runs and nothing else.")
+    return "\n".join(lines)
+
+
+def unparsable(harvest: Harvest) -> str:
+    """Unparsable answers by condition, in words."""
+    failures = harvest.parse_failures()
+    answers = sum(len(row) for row in harvest.answers(next(iter(harvest.conditions))))
+    counts = {condition: sum(failures.get(condition, {}).values()) for condition in harvest.conditions}
+    return "unparsable answers: " + ", ".join(f"{n} {c}" for c, n in counts.items()) + f" of {answers} each"
+
+
+def _number(value: Any) -> str:
+    return "undefined" if value is None else f"{value:.3f}"

@@ -1,0 +1,140 @@
+"""One folder per run: the resolved config, where the numbers come from, checkpoints, policy and results.
+
+runs/pocket/
+    config.yaml  provenance.json  data_report.json  checkpoints/  logs/  policy/  results.json  scores.parquet
+    previous/1/ ...     what an earlier run with another config left here
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from switchmem.stages import write_json
+
+PACKAGES = (
+    "switchmem",
+    "torch",
+    "lightning",
+    "jsonargparse",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "torchmetrics",
+    "numpy",
+    "scikit-learn",
+    "pillow",
+)
+PREVIOUS = "previous"
+
+
+class RunError(ValueError):
+    """A run folder lacks what a command needs, or an argument contradicts it."""
+
+
+class RunFolder:
+    """Paths and bookkeeping of one run.
+
+    Args:
+        path: the folder, e.g. ``runs/pocket``; created by `start`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.checkpoints = self.path / "checkpoints"
+        self.policy = self.path / "policy"
+        self.results = self.path / "results.json"
+        self.scores = self.path / "scores.parquet"
+        self.data_report = self.path / "data_report.json"
+
+    def config_path(self, command: str) -> Path:
+        """``config.yaml`` of `fit`; the other commands keep theirs beside it as ``config.<command>.yaml``."""
+        return self.path / ("config.yaml" if command == "fit" else f"config.{command}.yaml")
+
+    def start(self, command: str, config: str) -> Path | None:
+        """Create the folder and write the resolved config into it.
+
+        A folder whose `fit` had another config is emptied into ``previous/<n>/`` first: nothing of an earlier run is
+        overwritten, and nothing of it can be taken for this run's.
+
+        Args:
+            command: the command that runs.
+            config: its resolved config, as YAML.
+
+        Returns:
+            Where the earlier run went, or None if nothing had to move.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        path = self.config_path(command)
+        moved = None
+        if command == "fit" and path.is_file() and path.read_text(encoding="utf-8") != config:
+            moved = self._set_aside()
+        path.write_text(config, encoding="utf-8")
+        return moved
+
+    def _set_aside(self) -> Path:
+        previous = self.path / PREVIOUS
+        numbers = [int(p.name) for p in previous.glob("*") if p.name.isdigit()]
+        target = previous / str(max(numbers, default=0) + 1)
+        target.mkdir(parents=True)
+        for entry in self.path.iterdir():
+            if entry.name != PREVIOUS:
+                entry.rename(target / entry.name)
+        return target
+
+    def moved(self, path: str, aside: Path | None) -> str:
+        """Where a file of this run lies after `start` returned `aside`."""
+        inside = Path(path).absolute()
+        if aside is None or inside.exists() or not inside.is_relative_to(self.path):
+            return path
+        return str(aside / inside.relative_to(self.path))
+
+    def write_provenance(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Write ``provenance.json``: `provenance` of this process, and `facts` about the actor."""
+        values = {**provenance(), **facts}
+        write_json(self.path / "provenance.json", values)
+        return values
+
+
+def provenance() -> dict[str, Any]:
+    """Code, versions and machine of this process, as plain JSON values.
+
+    ``git`` and ``dirty`` are None where the code is not in a git checkout.
+    """
+    commit, dirty = _git_state(Path(__file__).resolve().parent.parent)
+    return {
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command": sys.argv,
+        "git": commit,
+        "dirty": dirty,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "packages": {name: _version(name) for name in PACKAGES},
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _git_state(folder: Path) -> tuple[str | None, bool | None]:
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True, timeout=30
+        ).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain"))
+    except (OSError, subprocess.SubprocessError):
+        return None, None

@@ -1,0 +1,106 @@
+"""Settings of a study that are not a data module, a model or a trainer; each class is a section of the configs.
+
+Their docstrings are the help of ``python train.py fit --help``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import get_args
+
+from switchmem.memory.embedder import Embedder, HashingEmbedder, SentenceTransformerEmbedder
+from switchmem.router import Target
+
+
+class SettingsError(ValueError):
+    """A setting breaks a rule; the message names it, the rule, the value and the way out."""
+
+
+@dataclass
+class MemorySettings:
+    """How demonstrations are found: the embedder whose cosine ranks them, and that feeds the router.
+
+    Args:
+        name: "hashing" (no weights, no download), or a model of sentence-transformers by hub id or folder.
+        revision: commit or tag on the hub; None for "hashing".
+        dim: length E of a vector of "hashing", at least 16; models bring their own.
+        device: "auto" (the accelerator if there is one), or a torch device, which must exist.
+        batch_size: items per forward pass of a model, at least 1.
+    """
+
+    name: str = "hashing"
+    revision: str | None = None
+    dim: int = 1024
+    device: str = "auto"
+    batch_size: int = 8
+
+    def embedder(self) -> Embedder:
+        """The embedder; a model's weights are loaded when it is first used.
+
+        Raises:
+            EmbedderError: if an argument is out of range.
+        """
+        if self.name == "hashing":
+            return HashingEmbedder(self.dim)
+        return SentenceTransformerEmbedder(self.name, self.revision, self.device, self.batch_size)
+
+
+@dataclass
+class StudySettings:
+    """What is learned from a harvest.
+
+    Args:
+        targets: the routers to train: "dcoe" is SwitchMem, the others are its ablations. The model's own target is
+            trained in any case.
+        seeds: a router of each target is trained per seed. The first one's router is the run's policy.
+        probe_layers: blocks whose states are kept for the layer study; None takes five spread over the depth.
+        components: principal axes of the preference estimator, at least 1.
+        cross_fit: give each step the target of an estimator that did not see its trajectory.
+        agree: samples that must agree for a step to count as stable; None takes 5/7 of them, rounded up.
+        limit: harvest at most this many steps of each part, spread over all of them, for a quick look; None takes all.
+        bootstrap: resamples of trajectories behind each confidence interval, at least 100.
+
+    Raises:
+        SettingsError: if a rule above is broken.
+    """
+
+    targets: list[Target] = field(default_factory=lambda: list(get_args(Target)))
+    seeds: list[int] = field(default_factory=lambda: [0, 1, 2])
+    probe_layers: list[int] | None = None
+    components: int = 64
+    cross_fit: bool = False
+    agree: int | None = None
+    limit: int | None = None
+    bootstrap: int = 20_000
+
+    def __post_init__(self) -> None:
+        for name in ("targets", "seeds"):
+            values = getattr(self, name)
+            if not values or len(set(values)) != len(values):
+                raise SettingsError(f"`study.{name}` must hold at least one value and no repeats, got {values}.")
+        for name, least in (("components", 1), ("limit", 1), ("bootstrap", 100)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise SettingsError(f"`study.{name}` must be at least {least}, got {value}.")
+
+
+@dataclass
+class RunSettings:
+    """Where a run writes.
+
+    Args:
+        name: the run's folder in `dir`; a plain name.
+        dir: the folder of all runs, relative to the working directory.
+        stages_dir: the folder of the stages that runs share; None takes ``<dir>/stages``.
+
+    Raises:
+        SettingsError: if the name is empty, reserved or holds a path separator.
+    """
+
+    name: str = "default"
+    dir: str = "runs"
+    stages_dir: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.name in ("", ".", "..", "stages") or "/" in self.name or "\\" in self.name:
+            raise SettingsError(f"`run.name` must be a plain folder name and not 'stages', got {self.name!r}.")

@@ -1,0 +1,64 @@
+"""Hygiene for every test: no leaked environment, rank or process group; where recorded data lies."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from lightning.pytorch.utilities.rank_zero import rank_zero_only
+
+PROJECT = Path(__file__).resolve().parent.parent
+
+# What libraries set for the whole process when they are first used; tests cannot undo it and need not.
+ALLOWED_ENVIRONMENT = {
+    "PYTEST_CURRENT_TEST",
+    "PL_GLOBAL_SEED",
+    "PL_SEED_WORKERS",
+    "TOKENIZERS_PARALLELISM",
+    "KMP_INIT_AT_FORK",
+    "KMP_DUPLICATE_LIB_OK",
+    "CUDA_MODULE_LOADING",
+    "CRC32C_SW_MODE",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "COLUMNS",
+    "LINES",
+}
+
+
+@pytest.fixture(autouse=True)
+def no_leaked_state():
+    """Fail a test that leaves a changed environment, rank, default dtype or process group behind."""
+    before = dict(os.environ)
+    rank = getattr(rank_zero_only, "rank", None)
+    yield
+    after = dict(os.environ)
+    leaked = {k for k in before.keys() | after.keys() if before.get(k) != after.get(k)} - ALLOWED_ENVIRONMENT
+    rank_now, dtype = getattr(rank_zero_only, "rank", None), torch.get_default_dtype()
+    initialised = torch.distributed.is_available() and torch.distributed.is_initialized()
+    os.environ.clear()
+    os.environ.update(before)
+    for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS"):
+        os.environ.pop(name, None)
+    rank_zero_only.rank = 0 if rank is None else rank
+    torch.set_default_dtype(torch.float32)
+    if initialised:
+        torch.distributed.destroy_process_group()
+    assert not leaked, f"the test leaks environment variables: {sorted(leaked)}"
+    assert rank_now in (None, 0, rank), f"the test leaves rank_zero_only.rank at {rank_now}"
+    assert dtype is torch.float32, f"the test leaves the default dtype at {dtype}"
+    assert not initialised, "the test leaves a process group behind"
+
+
+@pytest.fixture(scope="session")
+def project() -> Path:
+    """The project's root."""
+    return PROJECT
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """Recorded phone runs: $SWITCHMEM_REAL_DATA, else ../shared/data; the test is skipped where there are none."""
+    folder = Path(os.environ.get("SWITCHMEM_REAL_DATA", PROJECT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"recorded data not found in {folder}; set SWITCHMEM_REAL_DATA")
+    return folder
