@@ -1,0 +1,249 @@
+"""The data module that all benchmarks share: steps, memories, the stream to harvest, and the router's features."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningDataModule
+from torch import Tensor
+from torch.utils.data import DataLoader, Subset
+
+from data_modules.features import RouterFeatures, SeededSampler, split_by_trajectory
+from data_modules.pairs import HarvestStream, Pairs, load_pairs, make_pairs
+from data_modules.parts import BANKS, REPORT, Part, PartSteps, load_report, open_part, write_parts
+from switchmem.benchmarks.base import DataError, DataReport
+from switchmem.harvest import HarvestPlan
+from switchmem.memory.embedder import Embedder, HashingEmbedder
+from switchmem.stages import Stage, Stages
+
+
+class StepsDataModule(LightningDataModule):
+    """Steps with their memories for the actor, then features for the router.
+
+    A subclass says where steps come from (`read`, `fingerprint`); everything that is derived is kept in stages and made
+    once. The two uses:
+
+        data.place(stages, embedder); data.select("preference", folder)   # then Trainer.predict harvests that part
+        data.use_features(features)                                       # then Trainer.fit trains a router
+
+    Args:
+        batch_size: steps per forward pass of the actor, at least 1.
+        num_workers: processes that read steps for the actor, at least 0.
+        router_batch_size: steps per training batch of the router, at least 1.
+        val_fraction: share of trajectories on which the router's fit is validated, in [0, 1); 0 turns validation off.
+        seed: of the validation split and of the training order.
+
+    Raises:
+        DataError: if an argument is out of range.
+    """
+
+    same_category: frozenset[str] = frozenset()
+    """Parts whose queries retrieve inside their own category."""
+
+    def __init__(
+        self,
+        batch_size: int = 8,
+        num_workers: int = 0,
+        router_batch_size: int = 256,
+        val_fraction: float = 0.1,
+        seed: int = 42,
+    ) -> None:
+        super().__init__()
+        for name, value, least in (
+            ("batch_size", batch_size, 1),
+            ("num_workers", num_workers, 0),
+            ("router_batch_size", router_batch_size, 1),
+        ):
+            if value < least:
+                raise DataError(f"`{name}` must be at least {least}, got {value}.")
+        if not 0.0 <= val_fraction < 1.0:
+            raise DataError(f"`val_fraction` must be in [0, 1), got {val_fraction}. 0 turns validation off.")
+        self.batch_size, self.num_workers = batch_size, num_workers
+        self.router_batch_size, self.val_fraction, self.seed = router_batch_size, val_fraction, seed
+        self.stages = Stages(Path("runs") / "stages")
+        self.embedder: Embedder = HashingEmbedder()
+        self.features: RouterFeatures | None = None
+        self._selected: tuple[str, Path, int | None] | None = None
+        self._plan: HarvestPlan | None = None
+
+    # --- what a benchmark says ---
+
+    @abstractmethod
+    def read(self, report: DataReport) -> Mapping[str, PartSteps]:
+        """Steps by part: "preference" and "test", and "bank" and "test_bank" where they are not the same as others.
+
+        Args:
+            report: to be filled while the steps are drawn.
+
+        Returns:
+            For each part its steps, drawn once and in order, or a tuple of the names of the parts that it consists of.
+        """
+
+    @abstractmethod
+    def fingerprint(self) -> Any:
+        """Everything that decides which steps `read` gives, as plain JSON values."""
+
+    def allowed(self, part: str, query_ids: Sequence[str], bank_ids: Sequence[str]) -> Tensor | None:
+        """Which demonstrations may be retrieved, bool ``[B, M]``; None, the default, allows all other trajectories."""
+        return None
+
+    # --- stages ---
+
+    def place(self, stages: Stages, embedder: Embedder) -> None:
+        """Set where stages lie and what embeds; before anything is prepared."""
+        self.stages, self.embedder = stages, embedder
+
+    @property
+    def steps_stage(self) -> Stage:
+        """The stage that holds the parts' step stores."""
+        return self.stages.stage("steps", {"data": self.fingerprint()})
+
+    def memory_stage(self, part: str) -> Stage:
+        """The stage that holds the bank's keys and the retrieved pairs of "preference" or "test".
+
+        Raises:
+            DataError: if the part has no queries.
+        """
+        if part not in BANKS:
+            raise DataError(f"`part` must be one of {', '.join(BANKS)}, got {part!r}.")
+        inputs = {
+            "steps": self.steps_stage.key,
+            "part": part,
+            "embedder": self.embedder.name,
+            "same_category": part in self.same_category,
+        }
+        return self.stages.stage("memory", inputs)
+
+    def prepare_steps(self) -> None:
+        """Write the step stores, unless they are there.
+
+        Raises:
+            DataError: if the data is missing or a part is empty.
+        """
+        stage = self.steps_stage
+        with stage.lock():
+            if not stage.complete:
+                report = DataReport()
+                write_parts(self.read(report), stage, report)
+
+    def prepare_memory(self, part: str) -> None:
+        """Embed the bank of a part and retrieve for its queries, unless that is done.
+
+        Raises:
+            DataError: as `prepare_steps`, and if no query has a retrievable memory.
+        """
+        self.prepare_steps()
+        stage = self.memory_stage(part)
+        with stage.lock():
+            if not stage.complete:
+                make_pairs(
+                    self.part(part),
+                    self.part(BANKS[part]),
+                    self.embedder,
+                    stage,
+                    part in self.same_category,
+                    lambda queries, bank: self.allowed(part, queries, bank),
+                )
+
+    def part(self, name: str) -> Part:
+        """Steps of a prepared part by id."""
+        return open_part(self.steps_stage, name)
+
+    def pairs(self, part: str) -> Pairs:
+        """Which demonstration each query of a prepared part gets."""
+        return load_pairs(self.memory_stage(part))
+
+    def data_report(self) -> DataReport:
+        """What was left out, by id, in everything that is prepared so far."""
+        report = load_report(self.steps_stage.folder / REPORT)
+        for part in BANKS:
+            paired = load_report(self.memory_stage(part).folder / REPORT)
+            report.merge(DataReport(faults=paired.faults, notes=paired.notes))
+        return report
+
+    # --- the actor's pass ---
+
+    def select(self, part: str, folder: str | Path, limit: int | None = None) -> None:
+        """Choose what the next `Trainer.predict` harvests, and where to; finished steps of the folder are left out.
+
+        Args:
+            part: "preference" or "test".
+            folder: the harvest folder.
+            limit: the most steps to harvest, spread evenly over the part; None takes all.
+        """
+        self.memory_stage(part)  # refuses unknown parts
+        self._selected, self._plan = (part, Path(folder), limit), None
+
+    def prepare_data(self) -> None:
+        """Prepare the selected part; Lightning calls this on one process per machine."""
+        if self._selected is not None:
+            self.prepare_memory(self._selected[0])
+
+    def setup(self, stage: str) -> None:
+        """Look up what is harvested already; Lightning's barriers around it let no rank write before all looked."""
+        if stage == "predict" and self._selected is not None:
+            part, folder, limit = self._selected
+            pairs = self.pairs(part)
+            wanted = tuple(pairs.hits)
+            if limit is not None and limit < len(wanted):
+                wanted = tuple(wanted[n * len(wanted) // limit] for n in range(limit))
+            self._plan = HarvestPlan.open(part, folder, wanted, pairs.skipped, self.embedder)
+
+    @property
+    def harvest_plan(self) -> HarvestPlan:
+        """What the current pass harvests.
+
+        Raises:
+            DataError: if nothing was selected.
+        """
+        if self._plan is None:
+            raise DataError(
+                "a part must be selected before it is harvested, got none. Call `select` and then `predict`."
+            )
+        return self._plan
+
+    def predict_dataloader(self) -> DataLoader[Any]:
+        """Lists of `StepWithMemory`: every step that is still to be harvested, once over all ranks and workers."""
+        plan = self.harvest_plan
+        rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
+        stream = HarvestStream(
+            self.part(plan.part), self.part(BANKS[plan.part]), self.pairs(plan.part).hits, plan.todo, rank, world
+        )
+        return DataLoader(stream, batch_size=self.batch_size, num_workers=self.num_workers, collate_fn=list)
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, dataloader_idx: int) -> Any:
+        """Steps stay where they are: the actor makes its own tensors of them."""
+        return batch if isinstance(batch, list) else super().transfer_batch_to_device(batch, device, dataloader_idx)
+
+    # --- the router's fit ---
+
+    def use_features(self, features: RouterFeatures) -> None:
+        """Set what the next `Trainer.fit` trains on: D_pref with its targets."""
+        self.features, self._selected = features, None
+
+    @property
+    def feature_dims(self) -> dict[str, int]:
+        """Widths D and E by feature name; empty before `use_features`."""
+        return {} if self.features is None else self.features.dims
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Batches of D_pref, in an order that depends on seed and epoch alone."""
+        subset = self._side(0)
+        sampler = SeededSampler(len(subset), self.seed)
+        return DataLoader(subset, batch_size=self.router_batch_size, sampler=sampler)
+
+    def val_dataloader(self) -> DataLoader[Any] | list[DataLoader[Any]]:
+        """Batches of the held-out trajectories; an empty list where `val_fraction` is 0."""
+        subset = self._side(1)
+        return DataLoader(subset, batch_size=self.router_batch_size) if len(subset) else []
+
+    def _side(self, side: int) -> Subset[dict[str, Any]]:
+        if self.features is None:
+            raise DataError("features must be set before a router is trained, got none. Call `use_features` first.")
+        return Subset(
+            self.features, split_by_trajectory(self.features.trajectories, self.val_fraction, self.seed)[side]
+        )

@@ -1,0 +1,147 @@
+"""Which demonstration each query gets, and the stream of steps with their memories."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.utils.data import IterableDataset, get_worker_info
+
+from data_modules.parts import REPORT, Part
+from switchmem.benchmarks.base import DataError, DataReport
+from switchmem.benchmarks.store import shard
+from switchmem.memory.bank import Bank, embed_queries
+from switchmem.memory.embedder import Embedder
+from switchmem.memory.retrieval import Hit, StepWithMemory, top1
+from switchmem.stages import Stage, write_json
+
+PAIRS = "pairs.json"
+BANK = "bank.safetensors"
+NO_MEMORY = "no demonstration of another trajectory may be retrieved for it"
+
+Allowed = Callable[[Sequence[str], Sequence[str]], Tensor | None]
+"""(query ids, bank ids) -> bool ``[B, M]``, or None where everything may be retrieved."""
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Queries with a memory, in the part's order, and those without one.
+
+    Args:
+        hits: the retrieved demonstration by query id.
+        skipped: reasons by id of the queries that cannot be used.
+    """
+
+    hits: dict[str, Hit] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+def make_pairs(
+    queries: Part, bank: Part, embedder: Embedder, stage: Stage, same_category: bool, allowed: Allowed
+) -> Pairs:
+    """Embed a bank and its queries, retrieve, and keep the result in a stage.
+
+    Args:
+        queries: steps that need a memory.
+        bank: demonstrations.
+        embedder: embeds both.
+        stage: gets the bank's keys, the pairs, and a report of damaged records.
+        same_category: whether a query retrieves inside its own category.
+        allowed: which demonstrations may be retrieved, beyond the rules above.
+
+    Raises:
+        DataError: if no query gets a memory.
+    """
+    stage.begin()
+    report, pairs = DataReport(read=len(queries)), Pairs()
+
+    def damaged_query(step_id: str, reason: str) -> None:
+        pairs.skipped[step_id] = reason
+
+    keys = Bank.build(bank, bank.step_ids, embedder, on_damaged=report.add)
+    embedded = list(embed_queries(queries, queries.step_ids, embedder, on_damaged=damaged_query))
+    vectors = torch.stack([q.vector for q in embedded]) if embedded else torch.zeros(0, embedder.dim)
+    found = top1(
+        vectors,
+        keys,
+        [q.trajectory for q in embedded],
+        [q.category for q in embedded] if same_category else None,
+        allowed([q.step_id for q in embedded], keys.ids),
+    )
+    for query, hit in zip(embedded, found, strict=True):
+        if hit is None:
+            pairs.skipped[query.step_id] = NO_MEMORY
+        else:
+            pairs.hits[query.step_id] = hit
+    _require_pairs(pairs, queries, bank, same_category)
+    for step_id, reason in pairs.skipped.items():
+        report.add(step_id, f"skipped as a {queries.name} query: {reason}")
+    report.kept = len(pairs.hits)
+    report.note(f"{queries.name}_without_memory", sum(r == NO_MEMORY for r in pairs.skipped.values()))
+    keys.save(stage.folder / BANK)
+    write_json(stage.folder / PAIRS, {"hits": pairs.hits, "skipped": pairs.skipped})
+    report.save(stage.folder / REPORT)
+    stage.finish(queries=len(queries), paired=len(pairs.hits), skipped=len(pairs.skipped), bank=len(keys))
+    return pairs
+
+
+def _require_pairs(pairs: Pairs, queries: Part, bank: Part, same_category: bool) -> None:
+    if pairs.hits:
+        return
+    rule = "another trajectory" + (" of the same category" if same_category else "")
+    damaged = sum(reason != NO_MEMORY for reason in pairs.skipped.values())
+    raise DataError(
+        f"part {queries.name!r} must have at least one step with a retrievable memory, got 0 of {len(queries)} steps "
+        f"({queries.trajectories} trajectories, {damaged} damaged steps) over a bank of {len(bank)} steps "
+        f"({bank.trajectories} trajectories). A memory comes from {rule}: add trajectories to the bank."
+    )
+
+
+def load_pairs(stage: Stage) -> Pairs:
+    """Pairs of a finished stage.
+
+    Raises:
+        DataError: if the stage does not hold what it should.
+    """
+    try:
+        values = json.loads((stage.folder / PAIRS).read_text(encoding="utf-8"))
+        return Pairs({query: Hit(*hit) for query, hit in values["hits"].items()}, values["skipped"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"{stage.folder} must hold retrieved pairs, got: {error!r}. Remove the folder; it is made again."
+        ) from error
+
+
+class HarvestStream(IterableDataset[StepWithMemory]):
+    """Steps with their memories, each exactly once over all ranks and workers.
+
+    It has no length: loaders would round it per worker, and the trainer would then stop before the last batches.
+
+    Args:
+        queries: the part of the steps.
+        bank: the part of their memories.
+        hits: the retrieved demonstration by query id.
+        step_ids: the steps to read, in the same order on every rank.
+        rank, world: this process and their number.
+
+    Raises:
+        RecordError: while reading, if a record was damaged after it was paired.
+    """
+
+    def __init__(
+        self, queries: Part, bank: Part, hits: Mapping[str, Hit], step_ids: Sequence[str], rank: int = 0, world: int = 1
+    ) -> None:
+        self.queries, self.bank = queries, bank
+        self.step_ids = tuple(step_ids)
+        self.hits = {step_id: hits[step_id] for step_id in self.step_ids}
+        self.rank, self.world = rank, world
+
+    def __iter__(self) -> Iterator[StepWithMemory]:
+        info = get_worker_info()
+        worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
+        for step_id in shard(self.step_ids, self.rank, self.world, worker, workers):
+            hit = self.hits[step_id]
+            yield StepWithMemory(self.queries[step_id], self.bank[hit.step_id], hit.cosine)

@@ -1,0 +1,96 @@
+"""A folder of recorded runs: AppAgent task folders, or AITW TFRecords."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from data_modules.base import StepsDataModule
+from data_modules.features import split_by_trajectory
+from data_modules.parts import PartSteps
+from switchmem.benchmarks.aitw import read_tfrecords
+from switchmem.benchmarks.appagent import read_runs
+from switchmem.benchmarks.base import DataError, DataReport
+from switchmem.stages import fingerprint
+from switchmem.steps import Step
+
+
+class TrajectoriesDataModule(StepsDataModule):
+    """Small recorded folders: some trajectories are held out for the test, the others are queries and memory alike.
+
+    A query never retrieves from its own trajectory, so at least three are needed: two that remember each other, and one
+    to test on. The folder is read three times, which keeps only one step in memory.
+
+    Args:
+        root: the folder.
+        format: "appagent" for a folder of AppAgent runs (screenshots, UIAutomator XML, logs), "aitw_tfrecord" for a
+            file or folder of gzip TFRecords of AITW.
+        test_fraction: share of trajectories held out for the test, in (0, 1); at least one.
+        batch_size: steps per forward pass of the actor, at least 1.
+        num_workers: processes that read steps for the actor, at least 0.
+        router_batch_size: steps per training batch of the router, at least 1.
+        val_fraction: share of trajectories on which the router's fit is validated, in [0, 1); 0 turns validation off.
+        seed: chooses the test and validation trajectories, and the training order.
+
+    Raises:
+        DataError: if the folder is missing or has fewer than three trajectories with usable steps.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        format: Literal["appagent", "aitw_tfrecord"] = "appagent",
+        test_fraction: float = 0.25,
+        batch_size: int = 8,
+        num_workers: int = 0,
+        router_batch_size: int = 256,
+        val_fraction: float = 0.1,
+        seed: int = 42,
+    ) -> None:
+        super().__init__(batch_size, num_workers, router_batch_size, val_fraction, seed)
+        if format not in ("appagent", "aitw_tfrecord"):
+            raise DataError(f"`format` must be appagent or aitw_tfrecord, got {format!r}.")
+        if not 0.0 < test_fraction < 1.0:
+            raise DataError(
+                f"`test_fraction` must be in (0, 1), got {test_fraction}. At least one trajectory is held out."
+            )
+        self.root, self.format, self.test_fraction = Path(root), format, test_fraction
+
+    def read(self, report: DataReport) -> Mapping[str, PartSteps]:
+        """Preference queries, which are the memory too, and test queries."""
+        trajectories = list(dict.fromkeys(step.trajectory for step in self._steps(report)))
+        if len(trajectories) < 3:
+            raise DataError(
+                f"{self.root} must hold at least 3 trajectories with usable steps (two that can remember each other, "
+                f"one to test on), got {len(trajectories)} ({report.summary()}). Add recorded runs to the folder."
+            )
+        rest, held_out = split_by_trajectory(trajectories, self.test_fraction, self.seed)
+        if len(rest) < 2:
+            raise DataError(
+                f"`test_fraction` must leave at least 2 of {len(trajectories)} trajectories as memory, got "
+                f"{self.test_fraction}, which leaves {len(rest)}. Lower it."
+            )
+        names = {trajectories[i] for i in held_out}
+        return {
+            "preference": (step for step in self._steps(DataReport()) if step.trajectory not in names),
+            "test": (step for step in self._steps(DataReport()) if step.trajectory in names),
+        }
+
+    def _steps(self, report: DataReport) -> Iterator[Step]:
+        return read_runs(self.root, report) if self.format == "appagent" else read_tfrecords([self.root], report)
+
+    def fingerprint(self) -> Any:
+        """Names, sizes and times of the files, and how they are split."""
+        files = [self.root] if self.root.is_file() else sorted(p for p in self.root.rglob("*") if p.is_file())
+        if not files:
+            raise DataError(
+                f"`root` must be a folder or file of recorded runs, got {self.root.absolute()}. Check the path."
+            )
+        facts = [(str(f.relative_to(self.root)), f.stat().st_size, f.stat().st_mtime_ns) for f in files]
+        return {
+            "format": self.format,
+            "files": fingerprint(facts),
+            "test_fraction": self.test_fraction,
+            "seed": self.seed,
+        }

@@ -1,0 +1,23 @@
+"""The harvest: what a frozen actor showed on each step, kept in shards that survive a kill.
+
+`make_record` turns an observation into a `Record`; `HarvestWriter` appends records, one writer per rank; `merge` checks
+that every expected step is there exactly once and writes the manifest; `Harvest` reads it all back as tensors.
+"""
+
+from switchmem.harvest.plan import HarvestPlan
+from switchmem.harvest.reader import Harvest, merge
+from switchmem.harvest.record import HarvestError, Record, Vectors, make_record
+from switchmem.harvest.shards import HarvestWriter, bind_settings, done_ids
+
+__all__ = [
+    "Harvest",
+    "HarvestError",
+    "HarvestPlan",
+    "HarvestWriter",
+    "Record",
+    "Vectors",
+    "bind_settings",
+    "done_ids",
+    "make_record",
+    "merge",
+]
