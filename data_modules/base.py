@@ -176,6 +176,8 @@ class StepsDataModule(LightningDataModule):
             limit: the most steps to harvest, spread evenly over the part; None takes all.
         """
         self.memory_stage(part)  # refuses unknown parts
+        if limit is not None and limit < 1:
+            raise DataError(f"`limit` must be at least 1, got {limit}. None takes all steps.")
         self._selected, self._plan = (part, Path(folder), limit), None
 
     def prepare_data(self) -> None:

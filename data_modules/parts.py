@@ -84,7 +84,8 @@ def write_parts(parts: Mapping[str, PartSteps], stage: Stage, report: DataReport
     layout: dict[str, list[str]] = {}
     written: dict[int, str] = {}
     counts: dict[str, int] = {}
-    for name, steps in {**DEFAULTS, **parts}.items():
+    for name in PARTS:
+        steps = parts[name] if name in parts else DEFAULTS[name]
         if isinstance(steps, tuple):
             layout[name] = list(steps)
         elif id(steps) in written:

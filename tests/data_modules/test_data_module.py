@@ -1,0 +1,348 @@
+"""Parts, pairs, the stream and the router's features of the shared data module."""
+
+import itertools
+import json
+
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader
+
+from data_modules import RouterFeatures, StepsDataModule, split_by_trajectory
+from data_modules.features import SeededSampler
+from data_modules.pairs import NO_MEMORY, HarvestStream
+from data_modules.parts import describe
+from switchmem.benchmarks.base import DataError
+from switchmem.memory.bank import Bank
+from switchmem.memory.embedder import HashingEmbedder
+from switchmem.memory.retrieval import StepWithMemory
+from switchmem.memory.views import query_text
+from switchmem.stages import Stages
+from switchmem.steps import Action, ActionType, Screenshot, Step
+
+SHOT = Screenshot.from_image(Image.new("RGB", (8, 12), (9, 90, 30)))
+
+
+def steps(prefix, episodes, per=2, category=""):
+    for episode, index in itertools.product(range(episodes), range(per)):
+        yield Step(
+            "aitw", f"{prefix}{episode}", index, f"Open item {episode}", SHOT, (), Action(ActionType.BACK),
+            category=category, activity=f"screen {index}",
+        )  # fmt: skip
+
+
+class Data(StepsDataModule):
+    def __init__(self, folder, parts, tag="x", embedder=None, **options):
+        super().__init__(**options)
+        self.make, self.tag, self.reads = parts, tag, 0
+        self.place(Stages(folder), embedder or HashingEmbedder(dim=32))
+
+    def read(self, report):
+        self.reads += 1
+        report.read = report.kept = 1
+        report.add("aitw/lost/0", "its picture is broken")
+        return self.make()
+
+    def fingerprint(self):
+        return self.tag
+
+
+def usual():
+    return {
+        "preference": steps("p", 3),
+        "bank": steps("m", 4),
+        "test": steps("t", 2),
+        "test_bank": ("preference", "bank"),
+    }
+
+
+def test_parts_are_written_once_and_shared_ones_are_stored_once(tmp_path):
+    data = Data(tmp_path, usual)
+    data.prepare_steps()
+    data.prepare_steps()
+    assert data.reads == 1
+    folder = data.steps_stage.folder
+    assert sorted(p.name for p in folder.iterdir() if p.is_dir()) == ["bank", "preference", "test"]
+    assert [len(data.part(name)) for name in ("preference", "bank", "test", "test_bank")] == [6, 8, 4, 14]
+    assert json.loads((folder / "data_report.json").read_text())["faults"][0]["id"] == "aitw/lost/0"
+    again = Data(tmp_path, usual)
+    assert again.part("test_bank")["aitw/m0/1"].activity == "screen 1" and again.reads == 0
+    assert Data(tmp_path, usual, tag="y").steps_stage.key != data.steps_stage.key
+
+
+def test_bank_is_preference_and_test_bank_is_bank_where_not_given(tmp_path):
+    data = Data(tmp_path, lambda: {"preference": steps("p", 3), "test": steps("t", 2)})
+    data.prepare_steps()
+    assert data.part("bank").step_ids == data.part("test_bank").step_ids == data.part("preference").step_ids
+
+
+def test_the_same_object_as_two_parts_is_stored_once(tmp_path):
+    def make():
+        shared = steps("p", 3)
+        return {"preference": shared, "bank": shared, "test": steps("t", 2)}
+
+    data = Data(tmp_path, make)
+    data.prepare_steps()
+    assert not (data.steps_stage.folder / "bank").exists() and len(data.part("bank")) == 6
+
+
+def test_an_interrupted_write_is_done_again(tmp_path):
+    def broken():
+        yield from steps("p", 1)
+        raise OSError("disk")
+
+    data = Data(tmp_path, lambda: {"preference": steps("p", 3), "test": broken()})
+    with pytest.raises(OSError, match="disk"):
+        data.prepare_steps()
+    assert not data.steps_stage.complete
+    data.make = usual
+    data.prepare_steps()
+    assert len(data.part("preference")) == 6
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"preference": iter(())}, "`read` must give.*got .'preference'"),
+        ({"preference": iter(()), "test": iter(()), "train": iter(())}, "must give"),
+        ({"preference": steps("p", 2), "test": ("test",)}, "part 'test' must consist of other parts"),
+        ({"preference": steps("p", 2), "test": ()}, "part 'test' must consist of other parts"),
+        (
+            {"preference": steps("p", 2), "test": steps("t", 1), "bank": ("test_bank",)},
+            "parts must not consist of each other",
+        ),
+        (
+            {"preference": steps("p", 2), "test": iter(())},
+            "part 'test' must have at least one step, got 4 preference and 0 test",
+        ),
+    ],
+)
+def test_parts_that_cannot_be_are_refused(tmp_path, parts, message):
+    with pytest.raises(DataError, match=message):
+        Data(tmp_path, lambda: parts).prepare_steps()
+
+
+def test_a_stage_that_lost_its_parts_says_so(tmp_path):
+    data = Data(tmp_path, usual)
+    with pytest.raises(DataError, match="must hold the data's parts"):
+        data.part("test")
+    with pytest.raises(DataError, match="must hold retrieved pairs"):
+        data.pairs("test")
+
+
+def test_pairs_are_the_nearest_demonstrations_of_other_trajectories(tmp_path):
+    data = Data(tmp_path, lambda: {"preference": steps("p", 4), "test": steps("t", 2)})
+    data.prepare_memory("preference")
+    pairs, part = data.pairs("preference"), data.part("preference")
+    assert list(pairs.hits) == list(part.step_ids) and not pairs.skipped
+    embedder = HashingEmbedder(dim=32)
+    for query, hit in pairs.hits.items():
+        vector = embedder.texts([query_text(part[query])])[0]
+        others = [i for i in part.step_ids if part[i].trajectory != part[query].trajectory]
+        cosines = {i: float(vector @ embedder.texts([query_text(part[i])])[0]) for i in others}
+        best = max(cosines.values())
+        assert hit.step_id == min(i for i, c in cosines.items() if c > best - 1e-6)
+        assert hit.cosine == pytest.approx(best, abs=1e-6)
+    bank = Bank.load(data.memory_stage("preference").folder / "bank.safetensors")
+    assert bank.ids == part.step_ids
+
+
+def test_retrieval_stays_in_the_category_where_the_part_says_so(tmp_path):
+    class Categories(Data):
+        same_category = frozenset({"preference"})
+
+    def make():
+        bank = itertools.chain(steps("m", 2, category="web"), steps("n", 2, category="install"))
+        preference = itertools.chain(steps("p", 2, category="install"), steps("q", 1, category="general"))
+        return {"preference": preference, "bank": bank, "test": steps("t", 2, category="general")}
+
+    data = Categories(tmp_path, make)
+    for part in ("preference", "test"):
+        data.prepare_memory(part)
+    assert {hit.step_id[5] for hit in data.pairs("preference").hits.values()} == {"n"}
+    assert data.pairs("preference").skipped == {"aitw/q0/0": NO_MEMORY, "aitw/q0/1": NO_MEMORY}
+    assert len(data.pairs("test").hits) == 4
+    report = data.data_report()
+    assert [f.id for f in report.faults] == ["aitw/lost/0", "aitw/q0/0", "aitw/q0/1"]
+    assert report.notes["preference_without_memory"] == 2 and (report.read, report.kept) == (1, 1)
+
+
+def test_allowed_restricts_each_query(tmp_path):
+    class Support(Data):
+        def allowed(self, part, query_ids, bank_ids):
+            return torch.tensor([[b.split("/")[1] == "m" + q.split("/")[1][1:] for b in bank_ids] for q in query_ids])
+
+    data = Support(tmp_path, usual)
+    data.prepare_memory("preference")
+    assert {(q[6], hit.step_id[6]) for q, hit in data.pairs("preference").hits.items()} == {(c, c) for c in "012"}
+
+
+def test_no_retrievable_memory_is_an_error_with_counts(tmp_path):
+    data = Data(tmp_path, lambda: {"preference": steps("p", 1, per=4), "test": steps("t", 1)})
+    with pytest.raises(
+        DataError,
+        match=r"'preference' must have at least one step with a retrievable memory, got 0 of 4 steps \(1 trajectories, "
+        r"0 damaged steps\) over a bank of 4 steps \(1 trajectories\)",
+    ):
+        data.prepare_memory("preference")
+    assert not data.memory_stage("preference").complete
+    with pytest.raises(DataError, match="`part` must be one of preference, test, got 'bank'"):
+        data.select("bank", tmp_path)
+
+
+def test_damaged_records_are_left_out_by_id(tmp_path):
+    data = Data(tmp_path, usual)
+    data.prepare_steps()
+    for part, name in (("preference", "aitw/p1/0"), ("bank", "aitw/m3/1")):
+        folder = data.steps_stage.folder / part
+        row = next(r for r in json.loads((folder / "index.json").read_text())["steps"] if r["step_id"] == name)
+        tar = bytearray((folder / row["shard"]).read_bytes())
+        tar[row["image_offset"] + 20] ^= 255
+        (folder / row["shard"]).write_bytes(tar)
+    data.prepare_memory("preference")
+    pairs = data.pairs("preference")
+    assert len(pairs.hits) == 5 and list(pairs.skipped) == ["aitw/p1/0"]
+    assert "aitw/m3/1" not in Bank.load(data.memory_stage("preference").folder / "bank.safetensors").ids
+    assert {"aitw/p1/0", "aitw/m3/1"} <= {fault.id for fault in data.data_report().faults}
+
+
+def test_memory_stage_depends_on_everything_that_decides_the_pairs(tmp_path):
+    keys = {
+        Data(tmp_path, usual, tag=tag, embedder=HashingEmbedder(dim=dim)).memory_stage(part).key
+        for tag, dim, part in itertools.product("xy", (32, 64), ("preference", "test"))
+    }
+    assert len(keys) == 8
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_stream_covers_every_step_once_over_ranks_and_workers(tmp_path, world, workers):
+    data = Data(tmp_path, usual)
+    data.prepare_memory("preference")
+    hits = data.pairs("preference").hits
+    todo = list(hits)[1:]
+    seen = []
+    for rank in range(world):
+        stream = HarvestStream(data.part("preference"), data.part("bank"), hits, todo, rank, world)
+        for batch in DataLoader(stream, batch_size=2, num_workers=workers, collate_fn=list):
+            assert all(isinstance(item, StepWithMemory) for item in batch)
+            seen += [(item.step.step_id, item.memory.step_id, item.cosine) for item in batch]
+    assert sorted(seen) == sorted((i, *hits[i]) for i in todo)
+    with pytest.raises(TypeError):
+        len(stream)  # a length would make the trainer stop early
+
+
+def test_predict_needs_a_selection_and_fit_needs_features(tmp_path):
+    data = Data(tmp_path, usual)
+    with pytest.raises(DataError, match="a part must be selected"):
+        data.predict_dataloader()
+    with pytest.raises(DataError, match="features must be set"):
+        data.train_dataloader()
+    assert data.feature_dims == {}
+    data.prepare_data()  # nothing selected, nothing to do
+    assert data.reads == 0
+    data.select("test", tmp_path / "harvest")
+    data.prepare_data()
+    data.setup("predict")
+    batches = list(data.predict_dataloader())
+    assert sum(len(batch) for batch in batches) == 4
+    assert data.harvest_plan.expected_ids == data.part("test").step_ids
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 9])
+def test_a_limit_takes_steps_spread_over_the_part(tmp_path, limit):
+    data = Data(tmp_path, usual)
+    data.select("test", tmp_path / "harvest", limit)
+    data.prepare_data()
+    data.setup("predict")
+    ids = data.part("test").step_ids
+    chosen = data.harvest_plan.expected_ids
+    assert len(chosen) == min(limit, 4) == len(set(chosen)) and [i for i in ids if i in chosen] == list(chosen)
+    assert sum(len(batch) for batch in data.predict_dataloader()) == len(chosen)
+    with pytest.raises(DataError, match="`limit` must be at least 1, got 0"):
+        data.select("test", tmp_path / "harvest", 0)
+
+
+def features(trajectories, d=3, e=2):
+    n = len(trajectories)
+    tensors = {
+        "state": torch.arange(n * d).reshape(n, d).float(),
+        "target": torch.arange(n).float(),
+        "delta": torch.ones(n),
+    }
+    tensors |= {
+        name: torch.full((n, e), float(i)) for i, name in enumerate(("text", "image", "instruction", "screenshot"))
+    }
+    return RouterFeatures([f"s{i}" for i in range(n)], trajectories, tensors)
+
+
+def test_fit_gets_batches_by_name_and_no_trajectory_on_both_sides(tmp_path):
+    data = Data(tmp_path, usual, router_batch_size=4, val_fraction=0.3)
+    names = [f"t{i // 3}" for i in range(30)]
+    data.use_features(features(names))
+    assert data.feature_dims == {"state": 3, "text": 2, "image": 2, "instruction": 2, "screenshot": 2}
+    train, val = list(data.train_dataloader()), list(data.val_dataloader())
+    assert train[0]["state"].shape == (4, 3) and train[0]["target"].shape == (4,)
+    ids = [[int(i[1:]) for batch in side for i in batch["step_id"]] for side in (train, val)]
+    assert sorted(ids[0] + ids[1]) == list(range(30)) and len(ids[1]) == 9
+    assert not {names[i] for i in ids[0]} & {names[i] for i in ids[1]}
+    for batch in train + val:
+        for i, state in zip(batch["step_id"], batch["state"], strict=True):
+            assert state[0] == 3 * int(i[1:])
+
+
+def test_no_validation_where_the_fraction_is_zero(tmp_path):
+    data = Data(tmp_path, usual, val_fraction=0.0)
+    data.use_features(features(["a"] * 5))
+    assert data.val_dataloader() == [] and sum(len(b["step_id"]) for b in data.train_dataloader()) == 5
+
+
+def test_training_order_is_a_function_of_seed_and_epoch():
+    def order(seed, epoch):
+        sampler = SeededSampler(20, seed)
+        sampler.set_epoch(epoch)
+        return list(sampler)
+
+    assert sorted(order(1, 0)) == list(range(20)) and order(1, 3) == order(1, 3)
+    assert len({tuple(order(seed, epoch)) for seed in (1, 2) for epoch in (0, 1)}) == 4
+
+
+def test_features_refuse_what_does_not_belong_together():
+    with pytest.raises(DataError, match="one entry for each of at least one step, got 1 steps but .'trajectories': 2"):
+        RouterFeatures(["a"], ["t", "u"], {"state": torch.zeros(1, 2)})
+    with pytest.raises(DataError, match="at least one step, got 0 steps"):
+        RouterFeatures([], [], {"state": torch.zeros(0, 2)})
+
+
+@pytest.mark.parametrize("fraction", [0.01, 0.25, 0.5, 0.99])
+@pytest.mark.parametrize("count", [2, 3, 10])
+def test_split_is_by_trajectory_and_repeatable(fraction, count):
+    names = [f"t{i % count}" for i in range(count * 4)]
+    first, second = split_by_trajectory(names, fraction, seed=5)
+    assert (first, second) == split_by_trajectory(names, fraction, seed=5)
+    assert sorted(first + second) == list(range(len(names))) and first and second
+    assert not {names[i] for i in first} & {names[i] for i in second}
+    wanted = min(count - 1, max(1, round(fraction * count)))
+    assert len({names[i] for i in second}) == wanted
+
+
+def test_split_seeds_differ_and_bad_splits_are_refused():
+    names = [f"t{i}" for i in range(30)]
+    assert len({tuple(split_by_trajectory(names, 0.3, seed)[1]) for seed in range(5)}) == 5
+    with pytest.raises(DataError, match=r"`fraction` must be in \[0, 1\), got 1.0"):
+        split_by_trajectory(names, 1.0, 0)
+    with pytest.raises(DataError, match="at least 2 trajectories, got 1 with 3 steps"):
+        split_by_trajectory(["a"] * 3, 0.5, 0)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [("batch_size", 0), ("num_workers", -1), ("router_batch_size", 0), ("val_fraction", 1.0), ("val_fraction", -0.1)],
+)
+def test_arguments_out_of_range_are_refused(tmp_path, argument, value):
+    with pytest.raises(DataError, match=f"`{argument}` must be"):
+        Data(tmp_path, usual, **{argument: value})
+
+
+def test_counts_in_words():
+    assert describe({"a": 1, "b": 0, "c": 3}) == "1 a and 0 b and 3 c steps"

@@ -1,0 +1,81 @@
+"""Recorded folders: real ones where they are at hand, and what happens with too few."""
+
+import shutil
+
+import pytest
+
+from data_modules import TrajectoriesDataModule, split_by_trajectory
+from switchmem.benchmarks.base import DataError
+from switchmem.memory.embedder import HashingEmbedder
+from switchmem.stages import Stages
+
+
+def module(folder, root, **options):
+    data = TrajectoriesDataModule(str(root), **options)
+    data.place(Stages(folder), HashingEmbedder(dim=64))
+    return data
+
+
+@pytest.mark.real_data
+def test_real_runs_become_queries_with_memories_of_other_runs(tmp_path, real_data):
+    data = module(tmp_path, real_data / "appagent_runs")
+    for part in ("preference", "test"):
+        data.prepare_memory(part)
+    preference, test = data.part("preference"), data.part("test")
+    runs = [{part.meta(i).trajectory for i in part.step_ids} for part in (preference, test)]
+    assert len(runs[0]) >= 2 and len(runs[1]) >= 1 and not runs[0] & runs[1]
+    names = sorted(runs[0] | runs[1])
+    assert runs[1] == {names[i] for i in split_by_trajectory(names, 0.25, seed=42)[1]}
+    assert data.part("bank").step_ids == data.part("test_bank").step_ids == preference.step_ids
+    for part in (preference, test):
+        for query, hit in data.pairs(part.name).hits.items():
+            assert part.meta(query).trajectory != preference.meta(hit.step_id).trajectory
+            assert -1.0 <= hit.cosine <= 1.0
+    assert data.data_report().read > 0
+
+
+@pytest.mark.real_data
+def test_one_episode_is_too_few(tmp_path, real_data):
+    data = module(tmp_path, real_data / "aitw" / "tfrecord", format="aitw_tfrecord")
+    with pytest.raises(DataError, match="at least 3 trajectories with usable steps.*got 1 .4 of 4 records kept"):
+        data.prepare_memory("preference")
+
+
+@pytest.mark.real_data
+def test_a_fraction_that_leaves_no_memory_is_refused(tmp_path, real_data):
+    with pytest.raises(DataError, match="`test_fraction` must leave at least 2 of"):
+        module(tmp_path, real_data / "appagent_runs", test_fraction=0.99).prepare_steps()
+
+
+@pytest.mark.real_data
+def test_changed_files_are_another_stage(tmp_path, real_data):
+    root = tmp_path / "runs"
+    shutil.copytree(real_data / "appagent_runs", root)
+    data = module(tmp_path / "stages", root)
+    before = data.steps_stage.key
+    assert data.steps_stage.key == before
+    log = next(root.rglob("log_*.txt"))
+    log.chmod(0o644)
+    log.write_bytes(log.read_bytes() + b"\n")
+    assert data.steps_stage.key != before
+
+
+def test_missing_and_empty_folders_are_refused(tmp_path):
+    with pytest.raises(DataError, match="`root` must be a folder or file of recorded runs, got .*absent"):
+        module(tmp_path, tmp_path / "absent").prepare_steps()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="`root` must be a folder or file"):
+        module(tmp_path, tmp_path / "empty").prepare_steps()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"format": "zip"}, "`format` must be"),
+        ({"test_fraction": 0.0}, "`test_fraction` must be"),
+        ({"test_fraction": 1.0}, "`test_"),
+    ],
+)
+def test_arguments_are_checked(options, message):
+    with pytest.raises(DataError, match=message):
+        TrajectoriesDataModule("anywhere", **options)
