@@ -106,7 +106,7 @@ class ActorSpec:
             ActorSpecError: if a local model has no files.
             OSError: if a hub id cannot be fetched.
         """
-        from transformers import AutoImageProcessor, AutoModelForImageTextToText, AutoTokenizer
+        from transformers import AutoImageProcessor, AutoModelForImageTextToText, PreTrainedTokenizerFast
 
         from switchmem.actors.vlm import VLMActor
 
@@ -122,7 +122,8 @@ class ActorSpec:
         model: Any = AutoModelForImageTextToText.from_pretrained(
             name, dtype=_DTYPES[self.dtype], attn_implementation=self.attention, **source
         )
-        tokenizer = AutoTokenizer.from_pretrained(name, **source)
+        # Not `AutoTokenizer`: it goes by the model type and would rebuild a word tokenizer as an empty Qwen BPE.
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(name, **source)
         images = AutoImageProcessor.from_pretrained(name, backend="pil", **source)
         if self.max_pixels is not None:
             smallest = min(images.size["shortest_edge"], self.max_pixels)

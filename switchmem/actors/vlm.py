@@ -38,7 +38,7 @@ class StepPrompts:
     prompts: Mapping[Condition, Prompt]
 
 
-@dataclass(frozen=True)
+@dataclass  # not frozen: Lightning rebuilds predictions field by field when it moves them to the CPU
 class Observation:
     """What an actor showed at one step.
 
@@ -159,6 +159,8 @@ class VLMActor:
         """
         if self.model.training:
             raise ActorError("`model` must be in evaluation mode, got training mode. Call `actor.model.eval()`.")
+        if not batch:
+            return []
         started = time.perf_counter()
         table, rows = self._tokenise(batch)
         lengths = [shared_length(list(prompts.values())) for prompts in rows]
@@ -177,14 +179,18 @@ class VLMActor:
                     sampled += [(b, condition) for b in members]
                     open_.append(extension)
         answers = self._sample(batch, sampled, open_, sampling)
-        seconds = (time.perf_counter() - started) / max(len(batch), 1)
+        seconds = (time.perf_counter() - started) / len(batch)
         return [self._observation(s.step_id, states[b], answers[b], seconds) for b, s in enumerate(batch)]
 
     def _tokenise(self, batch: Sequence[StepPrompts]) -> tuple[ImageTable, list[dict[Condition, TokenRow]]]:
         """Pictures of the batch, and per step its tokenised prompts."""
         for step in batch:
             if Condition.NONE not in step.prompts:
-                raise PromptError(f"Step {step.step_id!r} must have the state prompt, got {sorted(step.prompts)}.")
+                found = ", ".join(step.prompts) or "none"
+                raise PromptError(
+                    f"Step {step.step_id!r} must have the state prompt (condition 'none'), got {found}. "
+                    "Build the prompts with `build_prompts`."
+                )
         images = [image for step in batch for prompt in step.prompts.values() for image in prompt.images]
         pixels, grids, index = self.encoder.pictures(images)
         sizes = (grids.prod(-1) // self._merge).tolist()
