@@ -1,0 +1,205 @@
+"""The shared-prefix engine against plain forwards without any sharing, cache or padding."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from transformers import DynamicCache
+
+from switchmem.actors.caches import left_pad, merge_caches, select_rows
+from switchmem.actors.engine import TokenRow, shared_length
+from switchmem.actors.sampling import Sampling, choose, noise_key
+from switchmem.memory.views import Condition
+
+SAMPLING = Sampling(max_new_tokens=4)
+ALL = tuple(Condition)
+
+
+def plain_inputs(actor, prompt) -> dict[str, torch.Tensor]:
+    """What transformers takes for one whole prompt, nothing shared."""
+    pixels, grids, index = actor.encoder.pictures(prompt.images)
+    chosen = [index[id(image)] for image in prompt.images]
+    tokens = [[int(grids[i].prod()) // 4 for i in chosen]]
+    ids = torch.tensor(actor.encoder.encode("x", [prompt], tokens))
+    return {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "mm_token_type_ids": (ids == actor.model.config.image_token_id).int(),
+        "pixel_values": torch.cat([pixels[i] for i in chosen]),
+        "image_grid_thw": grids[chosen],
+    }
+
+
+@torch.no_grad()
+def plain_forward(actor, inputs) -> tuple[torch.Tensor, torch.Tensor]:
+    """States ``[L, D]`` of all blocks at the last token, and the next token's logits ``[V]``."""
+    states, layers = [], actor.model.model.language_model.layers
+    hooks = [layer.register_forward_hook(lambda m, i, o: states.append(o[0, -1])) for layer in layers]
+    logits = actor.model(**inputs).logits[0, -1]
+    for hook in hooks:
+        hook.remove()
+    return torch.stack(states), logits
+
+
+def plain_answer(actor, prompt, key: int, sampling: Sampling) -> str:
+    """One answer, every token from a forward over the whole text so far."""
+    inputs, drawn = plain_inputs(actor, prompt), []
+    end = actor.encoder.tokenizer.eos_token_id
+    for position in range(sampling.max_new_tokens):
+        _, logits = plain_forward(actor, inputs)
+        token = choose(logits[None], sampling.temperature, torch.tensor([key]), position)
+        if token.item() == end:
+            break
+        drawn.append(token.item())
+        inputs["input_ids"] = torch.cat([inputs["input_ids"], token[None]], 1)
+        for name, value in (("attention_mask", 1), ("mm_token_type_ids", 0)):
+            inputs[name] = torch.cat([inputs[name], torch.full((1, 1), value, dtype=inputs[name].dtype)], 1)
+    return actor.encoder.tokenizer.decode(drawn)
+
+
+@pytest.fixture
+def no_image_tokens(actor):
+    """A plain forward over an answer that holds image tokens would look for a picture."""
+    image = actor.model.config.image_token_id
+    hook = actor.model.lm_head.register_forward_hook(lambda m, i, o: o - 1e4 * torch.eye(o.shape[-1])[image])
+    yield
+    hook.remove()
+
+
+@pytest.mark.parametrize("size", [1, 3, 8])
+def test_states_equal_the_plain_forward(actor, make_questions, size):
+    batch = make_questions(actor, range(size))
+    layers = range(actor.num_layers)
+    lengths = {len(plain_inputs(actor, q.prompts[Condition.TEXT])["input_ids"][0]) for q in batch}
+    assert size == 1 or len(lengths) > 1, "the batch must need padding"
+    for question, seen in zip(batch, actor.observe(batch, (), layers, SAMPLING), strict=True):
+        for condition in ALL:
+            state = seen.state if condition is Condition.NONE else seen.shifted[condition]
+            expected, _ = plain_forward(actor, plain_inputs(actor, question.prompts[condition]))
+            torch.testing.assert_close(state, expected, atol=1e-4, rtol=0)
+
+
+def test_states_at_batch_1_3_and_left_padded_agree(actor, make_questions):
+    batch = make_questions(actor, (3, 0, 5))
+    together = actor.observe(batch, (), (0, -1), SAMPLING)
+    for question, seen in zip(batch, together, strict=True):
+        (alone,) = actor.observe([question], (), (0, -1), SAMPLING)
+        torch.testing.assert_close(seen.state, alone.state, atol=1e-4, rtol=0)
+        for condition in ALL[1:]:
+            torch.testing.assert_close(seen.shifted[condition], alone.shifted[condition], atol=1e-4, rtol=0)
+
+
+def test_padding_by_transformers_agrees_too(actor, make_questions):
+    """A third way: one padded batch of whole prompts through the model itself."""
+    batch = make_questions(actor, (3, 0, 5), (Condition.TEXT,))
+    rows = [plain_inputs(actor, q.prompts[Condition.TEXT]) for q in batch]
+    width = max(row["input_ids"].shape[1] for row in rows)
+    padded = {name: torch.cat([left_pad(r[name], width, 1) for r in rows]) for name in list(rows[0])[:3]}
+    padded |= {name: torch.cat([r[name] for r in rows]) for name in ("pixel_values", "image_grid_thw")}
+    states = []
+    hook = actor.model.model.language_model.layers[-1].register_forward_hook(lambda m, i, o: states.append(o[:, -1]))
+    with torch.no_grad():
+        actor.model(**padded)
+    hook.remove()
+    for seen, state in zip(actor.observe(batch, (), (-1,), SAMPLING), states[0], strict=True):
+        torch.testing.assert_close(seen.shifted[Condition.TEXT][0], state, atol=1e-4, rtol=0)
+
+
+def test_answers_equal_sampling_from_plain_forwards(actor, make_questions, no_image_tokens):
+    batch = make_questions(actor, range(2))
+    sampling = Sampling(temperature=0.7, seeds=(42, 43, 44), max_new_tokens=4)
+    for question, seen in zip(batch, actor.observe(batch, ALL, (-1,), sampling), strict=True):
+        for condition in ALL:
+            keys = [noise_key(question.step_id, condition, seed) for seed in sampling.seeds]
+            expected = [plain_answer(actor, question.prompts[condition], key, sampling) for key in keys]
+            assert seen.answers[condition] == expected
+
+
+def test_greedy_equals_generate(actor, make_questions, no_image_tokens):
+    batch, sampling = make_questions(actor, range(2)), Sampling(temperature=0.0, seeds=(0,), max_new_tokens=8)
+    for question, seen in zip(batch, actor.observe(batch, ALL, (-1,), sampling), strict=True):
+        for condition in ALL:
+            inputs = plain_inputs(actor, question.prompts[condition])
+            end = actor.encoder.tokenizer.eos_token_id
+            out = actor.model.generate(**inputs, do_sample=False, max_new_tokens=8, eos_token_id=end, pad_token_id=end)
+            new = out[0, inputs["input_ids"].shape[1] :]
+            assert seen.answers[condition] == [actor.encoder.tokenizer.decode(new[new != end])]
+            assert seen.new_tokens[condition] == [len(new)]
+
+
+def test_answers_do_not_depend_on_batch_or_order(actor, make_questions):
+    batch = make_questions(actor, range(8))
+    conditions = (Condition.TEXT, Condition.IMAGE)
+    together = {seen.step_id: seen.answers for seen in actor.observe(batch, conditions, (-1,), SAMPLING)}
+    for size, order in ((1, batch), (8, batch[::-1]), (3, batch[2:] + batch[:2])):
+        for start in range(0, 8, size):
+            for seen in actor.observe(order[start : start + size], conditions, (-1,), SAMPLING):
+                assert seen.answers == together[seen.step_id]
+    assert len({answer for answers in together.values() for a in answers.values() for answer in a}) > 50
+
+
+def test_an_answer_stops_at_the_end_token_and_the_others_go_on(make_actor, make_questions):
+    actor = make_actor(False)
+    end = actor.encoder.tokenizer.eos_token_id
+    with torch.no_grad():  # the end token as likely as all others together
+        actor.model.lm_head.weight.mul_(0.01)
+    actor.model.lm_head.register_forward_hook(lambda m, i, o: o + 3.0 * torch.eye(o.shape[-1])[end])
+    (seen,) = actor.observe(
+        make_questions(actor, [0]), (Condition.TEXT,), (-1,), Sampling(seeds=tuple(range(64)), max_new_tokens=4)
+    )
+    counts = seen.new_tokens[Condition.TEXT]
+    assert set(counts) > {1, 2} and max(counts) <= 4
+    for answer, count in zip(seen.answers[Condition.TEXT], counts, strict=True):
+        assert "<|im_end|>" not in answer and len(answer.split()) in (count, count - 1)
+
+
+def test_the_prefix_runs_once_and_every_picture_is_encoded_once(make_actor, make_questions, make_step):
+    actor = make_actor(False)
+    batch = make_questions(actor, (0, 1)) + make_questions(actor, (0,))  # a repeated step has equal pictures
+    tokens, patches = [], []
+    actor.model.model.language_model.layers[0].register_forward_hook(lambda m, i, o: tokens.append(o.shape[:2].numel()))
+    actor.model.model.visual.register_forward_pre_hook(lambda m, i: patches.append(len(i[0])))
+    actor.observe(batch[:1], (), (-1,), SAMPLING)
+    whole = {c: plain_inputs(actor, p)["input_ids"].shape[1] for c, p in batch[0].prompts.items()}
+    shared = whole[Condition.NONE] - 5  # the turn's end and the generation prefix follow the prefix
+    assert sum(tokens) == shared + sum(length - shared for length in whole.values())
+    assert sum(patches) == 2 * 24, "two pictures of 64 x 96 pixels"
+    patches.clear()
+    actor.observe(batch, (), (-1,), SAMPLING)
+    assert sum(patches) == 4 * 24
+
+
+def test_shared_length_stops_where_pictures_differ():
+    def row(ids, images, starts):
+        ids = torch.tensor(ids)
+        return TokenRow(ids, torch.zeros(3, len(ids)), images, starts)
+
+    a, b = row([1, 5, 5, 2, 9, 8], (0,), (1,)), row([1, 5, 5, 2, 9, 7, 6], (0,), (1,))
+    other = row([1, 5, 5, 2, 9, 8], (1,), (1,))
+    assert shared_length([a, b]) == 5 and shared_length([a, a]) == 5 and shared_length([a]) == 5
+    assert shared_length([a, other]) == 1 and shared_length([a, b, other]) == 1
+    piece = b.cut(1, 5)
+    assert piece.ids.tolist() == [5, 5, 2, 9] and piece.images == (0,) and piece.starts == (0,)
+    assert b.cut(3, 5).images == ()
+
+
+def test_cache_copies_are_independent(actor):
+    def run(cache, ids):
+        width = ids.shape[1] + cache.get_seq_length()
+        positions = torch.arange(cache.get_seq_length(), width).expand(3, len(ids), -1)
+        with torch.no_grad():
+            return actor.model(input_ids=ids, cache=cache, position_ids=positions, use_cache=True).logits[:, -1]
+
+    def cache_of(ids):
+        cache = DynamicCache(config=actor.model.config.get_text_config())
+        run(cache, ids)
+        return cache
+
+    prompt, more = torch.randint(9, 40, (2, 6)), torch.randint(9, 40, (3, 1))
+    cache = cache_of(prompt)
+    expected = run(cache_of(prompt[[1, 0, 1]]), more)
+    for _ in range(2):  # a second copy is as good as the first: the original was left alone
+        copy = select_rows(cache, torch.tensor([1, 0, 1]))
+        torch.testing.assert_close(run(copy, more), expected, atol=1e-5, rtol=0)
+    merged = merge_caches([select_rows(cache, torch.tensor([row])) for row in (1, 0, 1)])
+    torch.testing.assert_close(run(merged, more), expected, atol=1e-5, rtol=0)
