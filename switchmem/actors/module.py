@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import lightning as L
@@ -63,9 +64,16 @@ class FrozenActorModule(L.LightningModule):
     def configure_model(self) -> None:
         """Load the actor, and register its weights so that the Trainer moves them to its device."""
         if self._actor is None:
-            self._actor = self.spec.load()
+            self._actor = replace(self.spec, device=self._load_device()).load()
             self.model = self._actor.model
             self.layers = self.layers or probe_layers(self._actor.num_layers)
+
+    def _load_device(self) -> str:
+        """The Trainer's device, lest every rank's weights pass through the first GPU; without a Trainer the spec's."""
+        try:
+            return str(self.trainer.strategy.root_device)
+        except RuntimeError:
+            return self.spec.device
 
     def on_predict_start(self) -> None:
         """Note the hash of the parameters."""
