@@ -41,7 +41,7 @@ def solve_rates(
             samples = [acting(p, condition, generator(seed, "turns", first + k)) for k, p in enumerate(chunk)]
             batch = collate(samples, tokenizer)
             grid = torch.tensor([(1, 14, 8)] * batch.images)
-            tokens = model.model.visual(batch.pixels, grid_thw=grid).pooler_output
+            tokens = model.get_submodule("model.visual")(batch.pixels, grid_thw=grid).pooler_output
             tokens = tokens if isinstance(tokens, torch.Tensor) else torch.cat(list(tokens))
             embedded = model.get_input_embeddings()(batch.ids)
             embedded = embedded.masked_scatter((batch.ids == model.config.image_token_id)[..., None], tokens)

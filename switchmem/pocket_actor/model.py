@@ -38,8 +38,9 @@ PLACES = tuple(f"r{row}c{column}" for row in range(ROWS) for column in range(COL
 SYMBOLS = (*ICONS, *LABELS, *NOUNS, *SYSTEM_WORDS, UNLABELLED, BLANK)
 """What a cell of a screen can show."""
 
-_TEMPLATE_WORDS = "system user assistant goal screen memory state picture action in ; tap hold swipe drag type open back"
-_READING_WORDS = "home enter wait impossible at find past"
+_TEMPLATE_WORDS = "system user assistant goal screen memory state picture action in ;"
+_ACTION_WORDS = "tap hold swipe drag type open back home enter wait impossible"
+_READING_WORDS = "at find past"
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n"
@@ -57,6 +58,7 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     words = dict.fromkeys(
         [*SPECIALS, *PLACES, *SYMBOLS, *ADJECTIVES, *OBJECTS, *VERBS, *MANNERS]
         + _TEMPLATE_WORDS.split()
+        + _ACTION_WORDS.split()
         + _READING_WORDS.split()
     )
     letters = [c for c in string.printable if not c.isspace() and not c.isupper()]
@@ -92,18 +94,23 @@ def build_image_processor() -> Qwen2VLImageProcessorPil:
 
 
 def build_config(tokenizer: PreTrainedTokenizerFast, width: int = 128, layers: int = 4) -> Qwen3_5Config:
-    """A Qwen3.5 of ``layers`` full-attention blocks, ``width`` = D wide, and a vision tower of two blocks."""
-    token = tokenizer.convert_tokens_to_ids
+    """A Qwen3.5 of ``layers`` full-attention blocks, ``width`` = D wide, and a vision tower of two blocks.
+
+    Half of a head turns with the position, as a quarter does in the large models: the still half is what finds
+    a symbol wherever it stands.
+    """
+    token = tokenizer.get_vocab().__getitem__
     heads = width // 32
+    head = 64
     return Qwen3_5Config(
         text_config={
             "vocab_size": len(tokenizer),
             "hidden_size": width,
-            "intermediate_size": 3 * width,
+            "intermediate_size": 2 * width,
             "num_hidden_layers": layers,
             "num_attention_heads": heads,
             "num_key_value_heads": heads,
-            "head_dim": 32,
+            "head_dim": head,
             "linear_num_key_heads": heads,
             "linear_num_value_heads": heads,
             "linear_key_head_dim": 32,
@@ -114,7 +121,7 @@ def build_config(tokenizer: PreTrainedTokenizerFast, width: int = 128, layers: i
                 "rope_theta": 10000.0,
                 "mrope_section": [6, 5, 5],
                 "mrope_interleaved": True,
-                "partial_rotary_factor": 1.0,
+                "partial_rotary_factor": 0.5,
             },
             "tie_word_embeddings": False,
             "pad_token_id": token(PAD),
@@ -150,6 +157,7 @@ def build_model(config: Qwen3_5Config, seed: int) -> Qwen3_5ForConditionalGenera
                 parameter.normal_(0, width**-0.5)
         model.get_input_embeddings().weight.normal_(0, 0.5)
         model.lm_head.weight.copy_(model.get_input_embeddings().weight)
-        linear = [m for m in model.model.visual.merger.modules() if isinstance(m, nn.Linear)][-1]
+        tower = model.get_submodule("model.visual.merger")
+        linear = [m for m in tower.modules() if isinstance(m, nn.Linear)][-1]
         linear.weight.normal_(0, 0.05)
     return model

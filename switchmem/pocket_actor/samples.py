@@ -137,24 +137,25 @@ def _tells(condition: Condition, is_icon: bool) -> bool:
 
 
 def reading(pair: Pair, condition: Condition, rng: np.random.Generator) -> Sample:
-    """A chat of questions: what is at a place, where is a symbol, and what the demonstration shows at a place.
+    """A chat of at most 14 questions, in random order.
 
-    ``past`` is asked of the memory as it is given; where its word is too small to read, or an icon has no label,
-    the answer is "unlabelled".
+    ``at PLACE`` asks what the current screen shows there, ``find SYMBOL`` where it shows something, and
+    ``past PLACE`` what the demonstration, as it is given, shows there: "unlabelled" where its word is too small
+    to read, or an icon has no label. With a memory, the current screen gets one question per entry.
     """
     sample = open_chat(pair, condition)
     sample.say(_REPLY)
-    now = pair.current.scene.entries
-    questions: list[tuple[str, str, str]] = []
-    for entry in now:
-        place = GRAMMAR.point(*entry.center)
-        questions.append(("at", place, entry.symbol) if rng.random() < 0.4 else ("find", entry.symbol, place))
-    if condition is not Condition.NONE:
-        for entry in pair.memory.scene.entries:
-            known = pair.control or _tells(condition, entry.is_icon)
-            questions += [("past", GRAMMAR.point(*entry.center), entry.symbol if known else UNLABELLED)] * 2
-    order = [i for n, i in enumerate(rng.permutation(len(questions))) if n < 12]
-    for i in order:
+    at = [("at", GRAMMAR.point(*e.center), e.symbol) for e in pair.current.scene.entries]
+    find = [("find", symbol, place) for _, place, symbol in at]
+    past = [
+        ("past", GRAMMAR.point(*e.center), e.symbol if pair.control or _tells(condition, e.is_icon) else UNLABELLED)
+        for e in pair.memory.scene.entries
+    ]
+    if condition is Condition.NONE:
+        questions = at + find
+    else:
+        questions = past + [f if rng.random() < 0.7 else a for a, f in zip(at, find, strict=True)]
+    for i in rng.permutation(len(questions))[:14]:
         kind, what, answer = questions[i]
         sample.say([kind, what])
         sample.say([answer], learn=True)

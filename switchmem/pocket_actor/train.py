@@ -1,12 +1,13 @@
-"""Train the pocket actor on a CPU, from a seed, in three lessons.
+"""Train the pocket actor on a CPU, from a seed, in four lessons.
 
     python -m switchmem.pocket_actor.train --out DIR [--seed 0]
 
 1. **Seeing.** The vision tower learns by dense labels that each picture token resembles the token embeddings of
    what its cell shows and of where it is; then it is frozen. (Left trainable, the first gradients of the language
    model wipe it out, and the actor stays blind.)
-2. **Reading.** The language model answers questions about the current screen and the demonstration.
-3. **Acting**, mixed with reading: prompts as in use, each answer naming its target before its place.
+2. **Reading.** The language model answers what is where on the current screen, and where is what.
+3. **Remembering.** The same, and what a demonstration shows at a place, as text or as image.
+4. **Acting**, mixed with the earlier questions: prompts as in use, each answer naming its target before its place.
 
 Every batch depends on (seed, lesson, number) alone, and a checkpoint is written every few minutes, so that a
 killed training resumes and ends in the same weights on the same machine and library versions.
@@ -54,7 +55,7 @@ class Course:
 
     Args:
         seed: of the weights and of every batch.
-        seeing, reading, acting: updates of the three lessons.
+        seeing, reading, remembering, acting: updates of the four lessons.
         batch: chats per update.
         lr: highest learning rate of the language model.
         width, layers: of the language model.
@@ -62,8 +63,9 @@ class Course:
 
     seed: int = 0
     seeing: int = 600
-    reading: int = 1000
-    acting: int = 5500
+    reading: int = 700
+    remembering: int = 800
+    acting: int = 4500
     batch: int = 48
     lr: float = 3e-3
     width: int = 128
@@ -82,7 +84,9 @@ def _attention(
     with torch.autocast("cpu", enabled=False):
         causal = attention_mask is None and getattr(module, "is_causal", True)
         q, k, v = query.float(), key.float(), value.float()
-        out = functional.scaled_dot_product_attention(q, k, v, attention_mask, is_causal=causal, scale=kwargs.get("scaling"))
+        out = functional.scaled_dot_product_attention(
+            q, k, v, attention_mask, is_causal=causal, scale=kwargs.get("scaling")
+        )
     return out.transpose(1, 2).contiguous(), None
 
 
@@ -101,7 +105,7 @@ def cell_labels(scene: Scene, *, legible: bool) -> tuple[list[str], list[str]]:
 
 def picture_tokens(model: Qwen3_5ForConditionalGeneration, pixels: Tensor, images: int) -> Tensor:
     """Token embeddings of pictures, float32 [images * ROWS * COLUMNS, D]."""
-    tokens = model.model.visual(pixels, grid_thw=torch.tensor([GRID] * images)).pooler_output
+    tokens = model.get_submodule("model.visual")(pixels, grid_thw=torch.tensor([GRID] * images)).pooler_output
     return tokens if isinstance(tokens, Tensor) else torch.cat(list(tokens))
 
 
@@ -111,7 +115,7 @@ def teach_seeing(model: Qwen3_5ForConditionalGeneration, tokenizer: PreTrainedTo
     symbols = table[tokenizer.convert_tokens_to_ids(list(SYMBOLS))]
     places = table[tokenizer.convert_tokens_to_ids(list(PLACES))]
     index_s, index_p = ({w: i for i, w in enumerate(words)} for words in (SYMBOLS, PLACES))
-    tower = model.model.visual
+    tower = model.get_submodule("model.visual")
     optimizer = torch.optim.AdamW(tower.parameters(), 1e-3)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1.5e-3, course.seeing)
     for step in range(course.seeing):
@@ -128,7 +132,9 @@ def teach_seeing(model: Qwen3_5ForConditionalGeneration, tokenizer: PreTrainedTo
         with _half():
             tokens = picture_tokens(model, torch.from_numpy(patches(np.stack(pictures))), course.batch).float()
         scores, target = tokens @ symbols.T, torch.tensor(shown)
-        loss = functional.cross_entropy(scores, target) + functional.cross_entropy(tokens @ places.T, torch.tensor(where))
+        loss = functional.cross_entropy(scores, target) + functional.cross_entropy(
+            tokens @ places.T, torch.tensor(where)
+        )
         loss = loss + 1e-3 * tokens.square().mean()
         optimizer.zero_grad()
         loss.backward()
@@ -155,11 +161,14 @@ def language_loss(model: Qwen3_5ForConditionalGeneration, batch: Batch, image_to
 def draw_batch(course: Course, lesson: str, step: int) -> list[Sample]:
     """The chats of an update. All share a kind and a condition, so that their lengths are close."""
     rng = generator(course.seed, lesson, step)
-    progress = step / max(1, course.acting)
-    asks = lesson == "reading" or rng.random() < max(0.1, 0.5 - progress)
-    shares = [0.04, 0.46, 0.4, 0.1]
+    shares, asks, turns = [1.0, 0.0, 0.0, 0.0], True, 1
+    if lesson == "remembering":
+        shares = [0.2, 0.4, 0.4, 0.0]
+    elif lesson == "acting":
+        progress = step / course.acting
+        asks, turns = rng.random() < max(0.1, 0.5 - progress), 4 if progress < 0.7 else 2
+        shares = [0.04, 0.46, 0.4, 0.1]
     condition = list(Condition)[int(rng.choice(4, p=shares))]
-    turns = 4 if progress < 0.7 else 2
     pairs = [draw_pair(rng, system=0.1 if asks else 0.15) for _ in range(course.batch)]
     return [reading(p, condition, rng) if asks else acting(p, condition, rng, turns) for p in pairs]
 
@@ -167,17 +176,16 @@ def draw_batch(course: Course, lesson: str, step: int) -> list[Sample]:
 def teach_language(
     model: Qwen3_5ForConditionalGeneration, tokenizer: PreTrainedTokenizerFast, course: Course, out: Path
 ) -> None:
-    """Lessons 2 and 3, resumed from the checkpoint in ``out`` if there is one."""
+    """Lessons 2 to 4, resumed from the checkpoint in ``out`` if there is one."""
     image_token = model.config.image_token_id
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, course.lr, weight_decay=0.01, betas=(0.9, 0.98))
-    total = course.reading + course.acting
+    plan = [(name, k) for name in ("reading", "remembering", "acting") for k in range(getattr(course, name))]
     start = _resume(model, optimizer, out)
     began, losses = time.monotonic(), []
-    for step in range(start, total):
-        lesson, number = ("reading", step) if step < course.reading else ("acting", step - course.reading)
+    for step, (lesson, number) in list(enumerate(plan))[start:]:
         for group in optimizer.param_groups:
-            group["lr"] = course.lr * min(1.0, (step + 1) / 200, 0.03 + 1.4 * (1 - step / total))
+            group["lr"] = course.lr * min(1.0, (step + 1) / 200, 0.03 + 1.4 * (1 - step / len(plan)))
         batch = collate(draw_batch(course, lesson, number), tokenizer)
         with _half():
             loss = language_loss(model, batch, image_token)
@@ -187,7 +195,14 @@ def teach_language(
         optimizer.step()
         losses.append(loss.item())
         if step % 50 == 49:
-            LOG.info("%s %d/%d: loss %.3f, %.0f s", lesson, step + 1, total, np.mean(losses[-50:]), time.monotonic() - began)
+            LOG.info(
+                "%s %d/%d: loss %.3f, %.0f s",
+                lesson,
+                step + 1,
+                len(plan),
+                np.mean(losses[-50:]),
+                time.monotonic() - began,
+            )
         if step % 500 == 499:
             _save_checkpoint(model, optimizer, step + 1, out)
             LOG.info("solved: %s", json.dumps(solve_rates(model, tokenizer, count=240)))

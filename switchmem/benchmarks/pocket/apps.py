@@ -20,7 +20,14 @@ from switchmem.benchmarks.pocket.vocabulary import (
 
 Color = tuple[int, int, int]
 
-ACCENTS: tuple[Color, ...] = ((33, 97, 200), (196, 52, 62), (28, 134, 84), (142, 68, 173), (214, 118, 16), (20, 128, 148))
+ACCENTS: tuple[Color, ...] = (
+    (33, 97, 200),
+    (196, 52, 62),
+    (28, 134, 84),
+    (142, 68, 173),
+    (214, 118, 16),
+    (20, 128, 148),
+)
 LAYOUTS = ("pairs", "grid", "toolbar", "navigation")
 """Arrangements of a screen, from airy (list rows) to dense (single tiles)."""
 

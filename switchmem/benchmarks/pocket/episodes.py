@@ -128,7 +128,9 @@ def episode_frames(app: App, goal: Goal, rng: np.random.Generator) -> list[Frame
     return frames
 
 
-def to_step(frame: Frame, app: App, goal: Goal, spec: PocketSpec, *, episode: str, index: int, demonstration: bool) -> Step:
+def to_step(
+    frame: Frame, app: App, goal: Goal, spec: PocketSpec, *, episode: str, index: int, demonstration: bool
+) -> Step:
     """A frame as a recorded step. In the mixed world, a demonstration's words are too small to read."""
     control = spec.world == "control"
     return Step(

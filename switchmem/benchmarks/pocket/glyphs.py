@@ -208,6 +208,8 @@ def word(text: str, size: int = 10) -> Image.Image:
     The height is that of the font, not of the ink, so that words side by side share a baseline.
     """
     font = ImageFont.load_default(size)
+    if not isinstance(font, ImageFont.FreeTypeFont):
+        raise RuntimeError("Pillow must be built with FreeType to draw the pocket world. Install its wheel from PyPI.")
     left, _, right, _ = font.getbbox(text)
     ascent, descent = font.getmetrics()
     canvas = Image.new("L", (int(right - left) + 1, ascent + descent), 0)

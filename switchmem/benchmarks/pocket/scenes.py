@@ -168,7 +168,9 @@ def render(scene: Scene, *, legible: bool) -> Image.Image:
     image = Image.new("RGB", (WIDTH, HEIGHT), theme.ground)
     draw = ImageDraw.Draw(image)
     if scene.kind == "launcher":
-        draw.rectangle([0, 0, WIDTH, HEIGHT], fill=tuple((a + 2 * g) // 3 for a, g in zip(theme.accent, theme.ground, strict=True)))
+        draw.rectangle(
+            [0, 0, WIDTH, HEIGHT], fill=tuple((a + 2 * g) // 3 for a, g in zip(theme.accent, theme.ground, strict=True))
+        )
     if scene.title:
         draw.rectangle([0, 0, WIDTH, CELL - 3], fill=theme.accent)
         draw.line([(12, 13), (7, 18), (12, 23)], fill=(255, 255, 255), width=2)
