@@ -146,6 +146,11 @@ def build_config(tokenizer: PreTrainedTokenizerFast, width: int = 128, layers: i
     )
 
 
+def embedding_table(model: Qwen3_5ForConditionalGeneration) -> nn.Parameter:
+    """The token embeddings, [V, D]."""
+    return model.get_parameter("model.language_model.embed_tokens.weight")
+
+
 def build_model(config: Qwen3_5Config, seed: int) -> Qwen3_5ForConditionalGeneration:
     """The untrained model: matrices of std 1 / sqrt(D), embeddings of std 0.5, the head equal to the embeddings."""
     torch.manual_seed(seed)
@@ -155,8 +160,9 @@ def build_model(config: Qwen3_5Config, seed: int) -> Qwen3_5ForConditionalGenera
         for name, parameter in model.model.language_model.named_parameters():
             if parameter.dim() == 2 and "embed" not in name:
                 parameter.normal_(0, width**-0.5)
-        model.get_input_embeddings().weight.normal_(0, 0.5)
-        model.lm_head.weight.copy_(model.get_input_embeddings().weight)
+        table = embedding_table(model)
+        table.normal_(0, 0.5)
+        model.lm_head.weight.copy_(table)
         tower = model.get_submodule("model.visual.merger")
         linear = [m for m in tower.modules() if isinstance(m, nn.Linear)][-1]
         linear.weight.normal_(0, 0.05)

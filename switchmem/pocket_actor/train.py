@@ -43,6 +43,7 @@ from switchmem.pocket_actor.model import (
     build_image_processor,
     build_model,
     build_tokenizer,
+    embedding_table,
 )
 from switchmem.pocket_actor.samples import GRAMMAR, Sample, acting, draw_pair, reading
 
@@ -111,7 +112,7 @@ def picture_tokens(model: Qwen3_5ForConditionalGeneration, pixels: Tensor, image
 
 def teach_seeing(model: Qwen3_5ForConditionalGeneration, tokenizer: PreTrainedTokenizerFast, course: Course) -> None:
     """Lesson 1; freezes the vision tower at its end."""
-    table = model.get_input_embeddings().weight.detach()
+    table = embedding_table(model).detach()
     symbols = table[tokenizer.convert_tokens_to_ids(list(SYMBOLS))]
     places = table[tokenizer.convert_tokens_to_ids(list(PLACES))]
     index_s, index_p = ({w: i for i, w in enumerate(words)} for words in (SYMBOLS, PLACES))
