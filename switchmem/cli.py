@@ -15,8 +15,7 @@ from __future__ import annotations
 import importlib
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
-from enum import Enum
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +27,23 @@ from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCL
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from switchmem.actors.sampling import Sampling
-from switchmem.actors.spec import ActorSpec
+from switchmem.actors.sampling import Sampling, SamplingError
+from switchmem.actors.spec import ActorSpec, ActorSpecError
 from switchmem.arguments import ArgumentsError, resolve_arguments
 from switchmem.benchmarks import DataError
-from switchmem.learner import RouterModule
-from switchmem.pipeline import Study, Workshop, best_checkpoint, say, validated
+from switchmem.console import is_first_rank, muted, quiet, say
+from switchmem.harvest import HarvestError
+from switchmem.learner import LearnerError, RouterModule
+from switchmem.memory.embedder import EmbedderError
+from switchmem.pipeline import Study, Workshop, best_checkpoint, validated
+from switchmem.policy import PolicyError
 from switchmem.preference import PreferenceError
+from switchmem.resolved import differing, router_settings
 from switchmem.router import Target
 from switchmem.runs import RunError, RunFolder
 from switchmem.settings import MemorySettings, RunSettings, SettingsError, StudySettings
 from switchmem.stages import StageError, Stages
+from switchmem.steps import RecordError
 
 SECTIONS: dict[str, type] = {
     "actor": ActorSpec,
@@ -52,13 +57,24 @@ HARVESTER = "callbacks.HiddenStateHarvester"
 PLAIN_PROGRESS = "callbacks.PlainProgress"
 FEATURES = "data_modules.RouterFeatures"
 
-ELSEWHERE = frozenset(
-    "accelerator devices num_nodes strategy logger default_root_dir profiler log_every_n_steps enable_checkpointing "
-    "enable_progress_bar enable_model_summary limit_test_batches limit_predict_batches num_sanity_val_steps".split()
-)
-"""Trainer arguments that decide where and how loudly a router is trained, but not its weights."""
+FAST_STEPS = 32
+"""Steps of each part that a `fast_dev_run` harvests."""
 
-EXPECTED = (ArgumentsError, DataError, PreferenceError, RunError, SettingsError, StageError)
+EXPECTED = (
+    ActorSpecError,
+    ArgumentsError,
+    DataError,
+    EmbedderError,
+    HarvestError,
+    LearnerError,
+    PolicyError,
+    PreferenceError,
+    RecordError,
+    RunError,
+    SamplingError,
+    SettingsError,
+    StageError,
+)
 """Errors whose message tells a user everything; they end a run without a traceback."""
 
 
@@ -70,33 +86,6 @@ def class_by_path(path: str) -> Any:
     """
     module, _, name = path.rpartition(".")
     return getattr(importlib.import_module(module), name)
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted name.
-
-    >>> flatten({"a": 1, "b": {"c": 2}})
-    {'a': 1, 'b.c': 2}
-    """
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= flatten(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value}
-    return flat
-
-
-def plain(value: Any) -> Any:
-    """Settings as JSON values: enums by value, paths and whatever else by their text.
-
-    >>> plain({"a": (1, Path("x"))})
-    {'a': [1, 'x']}
-    """
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    if isinstance(value, Enum):
-        return value.value
-    return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
 
 
 class StudyTrainer(Trainer):
@@ -115,7 +104,7 @@ class SwitchMemCLI(LightningCLI):
     """
 
     study: Study
-    run: RunFolder
+    run_folder: RunFolder
 
     def __init__(self, args: ArgsType = None) -> None:
         super().__init__(
@@ -127,7 +116,8 @@ class SwitchMemCLI(LightningCLI):
             save_config_callback=None,  # the run folder keeps the config, see `RunFolder.start`
             seed_everything_default=42,
             auto_configure_optimizers=False,
-            parser_kwargs={"description": "Train and test a router between text and image memories."},
+            # an abbreviated flag is mostly a misspelt one
+            parser_kwargs={"allow_abbrev": False, **{name: {"allow_abbrev": False} for name in self.subcommands()}},
             args=args,
         )
 
@@ -157,7 +147,7 @@ class SwitchMemCLI(LightningCLI):
         folder = Path(section.run.dir) / section.run.name
         self.stages = Stages(Path(section.run.stages_dir or Path(section.run.dir) / "stages").absolute())
         # a `fast_dev_run` leaves the run alone, but for the stages, which are true for any run
-        self.run = RunFolder(self.stages.root / "fast_dev_run" if section.trainer.fast_dev_run else folder)
+        self.run_folder = RunFolder(self.stages.root / "fast_dev_run" if section.trainer.fast_dev_run else folder)
         if section.get("ckpt_path"):
             section.ckpt_path = self._checkpoint(section.ckpt_path)
         self.requested = self.config.clone()
@@ -169,9 +159,11 @@ class SwitchMemCLI(LightningCLI):
 
     def _checkpoint(self, name: str) -> str:
         """A checkpoint's path: "last" is the run's own. Others must be files, so that they can be compared first."""
-        path = self.run.checkpoints / "last.ckpt" if name == "last" else Path(name)
+        path = self.run_folder.checkpoints / "last.ckpt" if name == "last" else Path(name)
+        if not is_first_rank():  # the first rank may have set the earlier run aside before this one was launched
+            path = self.run_folder.find(path)
         if not path.is_file():
-            known = ", ".join(sorted(str(p) for p in self.run.checkpoints.glob("*.ckpt"))) or "none"
+            known = ", ".join(sorted(str(p) for p in self.run_folder.checkpoints.glob("*.ckpt"))) or "none"
             raise RunError(f"`--ckpt_path` must be a file or 'last', got {name!r} ({path}). This run has: {known}.")
         return str(path)
 
@@ -182,19 +174,22 @@ class SwitchMemCLI(LightningCLI):
         self._check_hyperparameters()
         self._open_run()
         trainer = self.section.trainer
+        if trainer.fast_dev_run and self.section.study.limit is None:
+            self.section.study.limit = FAST_STEPS
         if trainer.default_root_dir is None:
-            trainer.default_root_dir = str(self.run.path)
+            trainer.default_root_dir = str(self.run_folder.path)
         loggers = trainer.logger if isinstance(trainer.logger, list) else [trainer.logger]
         for logger in loggers:
             if isinstance(logger, Namespace) and logger.class_path.endswith(".WandbLogger"):
                 self._place_wandb(logger.init_args)
 
     def _check_hyperparameters(self) -> None:
-        asked = flatten(self.requested[self.requested.subcommand].model.as_dict())
-        got = flatten(self.section.model.as_dict())
-        if asked != got:
-            differing = sorted(key for key in {*asked, *got} if asked.get(key) != got.get(key))
-            values = "; ".join(f"model.{k} is {got.get(k)!r} there and {asked.get(k)!r} here" for k in differing)
+        asked = self.requested[self.requested.subcommand].model.as_dict()
+        found = differing(asked, self.section.model.as_dict())
+        if found:
+            values = "; ".join(
+                f"model.{name} is {there!r} there and {here!r} here" for name, (here, there) in found.items()
+            )
             raise RunError(
                 f"`--ckpt_path` must hold the hyperparameters that were asked for, got {self.section.ckpt_path} where "
                 f"{values}. Ask for the checkpoint's values, or leave out `--ckpt_path` to train afresh."
@@ -206,21 +201,21 @@ class SwitchMemCLI(LightningCLI):
         asked = self.requested.clone()
         asked[command].pop("ckpt_path", None)  # where a run goes on from is no setting of it
         asked[command].pop("config", None)
-        self.resolved = yaml.safe_load(self.parser.dump(asked, skip_none=False))[command]
-        if self.section.trainer.fast_dev_run:
-            shutil.rmtree(self.run.path, ignore_errors=True)
-        aside = self.run.start(command, yaml.safe_dump(self.resolved, sort_keys=False, allow_unicode=True))
+        self.resolved = yaml.safe_load(self.parser.dump(asked, skip_unset=False))[command]
+        if self.section.trainer.fast_dev_run and command == "fit":
+            shutil.rmtree(self.run_folder.path, ignore_errors=True)
+        aside = self.run_folder.start(command, yaml.safe_dump(self.resolved, sort_keys=False, allow_unicode=True))
         say(
-            f"run folder: {self.run.path}"
+            f"run folder: {self.run_folder.path}"
             + (f" (an earlier run with another config is now in {aside})" if aside else "")
         )
         if self.section.get("ckpt_path"):
-            self.section.ckpt_path = self.run.moved(self.section.ckpt_path, aside)
+            self.section.ckpt_path = self.run_folder.moved(self.section.ckpt_path, aside)
 
     def _place_wandb(self, arguments: Namespace) -> None:
         """Fill in what was left open: files go to the run folder, and the run is called as here."""
         if arguments.save_dir == ".":
-            arguments.save_dir = str(self.run.path)
+            arguments.save_dir = str(self.run_folder.path)
         if arguments.name is None:
             arguments.name = f"{self.section.run.name}-{self.config.subcommand}"
         if arguments.group is None:
@@ -233,33 +228,40 @@ class SwitchMemCLI(LightningCLI):
         trainer = self.section.trainer
         self.trainer_defaults = {
             "callbacks": [
-                best_checkpoint(self.run.checkpoints, self.model, validated(self.datamodule)),
+                best_checkpoint(self.run_folder.checkpoints, self.model, validated(self.datamodule)),
                 self._progress(),
             ]
         }
         if trainer.logger is None or trainer.logger is True:
-            kwargs["logger"] = CSVLogger(str(self.run.path / "logs"), name=str(self.config.subcommand))
+            kwargs["logger"] = CSVLogger(str(self.run_folder.path / "logs"), name=str(self.config.subcommand))
         return super().instantiate_trainer(**kwargs)
 
     def _progress(self) -> Callback:
         callback: Callback = RichProgressBar() if sys.stdout.isatty() else class_by_path(PLAIN_PROGRESS)()
         return callback
 
-    def new_trainer(self, callbacks: Sequence[Callback], training: bool) -> Trainer:
-        """A fresh trainer with the config's settings, its own copies of the config's callbacks, and no logger."""
+    def new_trainer(self, callbacks: Sequence[Callback], logs: Path | None) -> Trainer:
+        """A fresh trainer with the config's settings.
+
+        Args:
+            callbacks: it gets these, and its own copies of the config's if it trains.
+            logs: a folder for its metrics; None for a trainer that runs the actor and trains nothing.
+        """
         config = self.config.clone()
-        section = config[config.subcommand]
-        section.trainer.logger = False
-        if not training:
-            # an actor runs in the precision of its own section
-            section.trainer.update({"callbacks": None, "precision": None, "fast_dev_run": False})
-        fresh = self.parser.instantiate_classes(config)[config.subcommand].trainer.as_dict()
+        settings = config[config.subcommand].trainer
+        settings.logger = False
+        if logs is None:  # the actor runs in the precision of its own section
+            for name, value in {"callbacks": None, "precision": None, "fast_dev_run": False}.items():
+                settings[name] = value
+        fresh = self.parser.instantiate(config)[config.subcommand].trainer.as_dict()
         fresh["callbacks"] = [*(fresh["callbacks"] or []), *callbacks]
-        if training:
-            fresh.update(enable_progress_bar=False, enable_model_summary=False)
+        if logs is not None:
+            logger = CSVLogger(str(logs), name="", version="logs")
+            fresh.update(logger=logger, enable_progress_bar=False, enable_model_summary=False)
         elif fresh["enable_progress_bar"] is not False:
             fresh["callbacks"].append(self._progress())
-        return StudyTrainer(**fresh)
+        with quiet():
+            return StudyTrainer(**fresh)
 
     def new_router(self, target: Target) -> RouterModule:
         """An untrained module with the config's settings and another target."""
@@ -274,7 +276,9 @@ class SwitchMemCLI(LightningCLI):
             router=self.new_router,
             harvester=class_by_path(HARVESTER),
             features=class_by_path(FEATURES).from_harvest,
-            router_settings=self.router_settings(),
+            router_settings=router_settings(
+                self.section.model.as_dict(), self.section.trainer.as_dict(), self.section.data.as_dict()
+            ),
         )
         self.study = Study(
             self.datamodule,
@@ -282,39 +286,24 @@ class SwitchMemCLI(LightningCLI):
             section.memory.embedder(),
             section.sampling,
             section.study,
-            self.run,
+            self.run_folder,
             self.stages,
             workshop,
         )
         self.provenance: dict[str, Any] = {}
         self._write_provenance()
 
-    def router_settings(self) -> dict[str, Any]:
-        """What of the config decides a router's weights: all of model, trainer and data but what is known not to."""
-        section = self.section
-        left_out = {
-            "model": {"target"},
-            "trainer": ELSEWHERE,
-            "data": {"root", "batch_size", "num_workers"},
-        }
-        values = {
-            "model": {"class_path": section.model.class_path, **section.model.init_args.as_dict()},
-            "trainer": section.trainer.as_dict(),
-            "data": section.data.init_args.as_dict(),
-        }
-        kept = {name: {k: v for k, v in values[name].items() if k not in left_out[name]} for name in values}
-        return dict(plain(kept))
-
     @rank_zero_only
     def _write_provenance(self) -> None:
         actor, data = self.section.actor, self.section.data
-        self.provenance = self.run.write_provenance(
+        self.provenance = self.run_folder.write_provenance(
+            str(self.config.subcommand),
             {
                 "actor": {**actor.as_dict(), "fingerprint": self.study.actor.fingerprint()},
                 "batch_size": data.init_args.get("batch_size"),
                 "embedder": self.study.embedder.name,
                 "seed": self.section.seed_everything,
-            }
+            },
         )
 
     # --- commands ---
@@ -350,7 +339,7 @@ class SwitchMemCLI(LightningCLI):
             logger.log_hyperparams(self.resolved)
 
     def _say_goodbye(self) -> None:
-        say(f"run folder: {self.run.path}")
+        say(f"run folder: {self.run_folder.path}")
 
 
 def main(args: ArgsType = None) -> int:
@@ -363,8 +352,19 @@ def main(args: ArgsType = None) -> int:
         The exit status: 0, or 1 after an error that its message explains.
     """
     try:
-        SwitchMemCLI(args)
-    except EXPECTED as error:
-        sys.stderr.write(f"error: {error}\n")
+        with muted():
+            SwitchMemCLI(args)
+    except (*EXPECTED, ValueError) as error:
+        told = explained(error)
+        if told is None:
+            raise
+        sys.stderr.write(f"error: {told}\n")
         return 1
     return 0
+
+
+def explained(error: BaseException | None) -> BaseException | None:
+    """The error itself, or what it was raised from, if its message tells a user everything; the parser wraps some."""
+    while error is not None and not isinstance(error, EXPECTED):
+        error = error.__cause__ or error.__context__
+    return error

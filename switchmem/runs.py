@@ -54,9 +54,9 @@ class RunFolder:
         self.scores = self.path / "scores.parquet"
         self.data_report = self.path / "data_report.json"
 
-    def config_path(self, command: str) -> Path:
-        """``config.yaml`` of `fit`; the other commands keep theirs beside it as ``config.<command>.yaml``."""
-        return self.path / ("config.yaml" if command == "fit" else f"config.{command}.yaml")
+    def file(self, stem: str, command: str, suffix: str) -> Path:
+        """``config.yaml`` of `fit`; the other commands keep theirs beside it, as ``config.test.yaml``."""
+        return self.path / (f"{stem}.{suffix}" if command == "fit" else f"{stem}.{command}.{suffix}")
 
     def start(self, command: str, config: str) -> Path | None:
         """Create the folder and write the resolved config into it.
@@ -72,7 +72,7 @@ class RunFolder:
             Where the earlier run went, or None if nothing had to move.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        path = self.config_path(command)
+        path = self.file("config", command, "yaml")
         moved = None
         if command == "fit" and path.is_file() and path.read_text(encoding="utf-8") != config:
             moved = self._set_aside()
@@ -80,14 +80,22 @@ class RunFolder:
         return moved
 
     def _set_aside(self) -> Path:
-        previous = self.path / PREVIOUS
-        numbers = [int(p.name) for p in previous.glob("*") if p.name.isdigit()]
-        target = previous / str(max(numbers, default=0) + 1)
+        target = self.path / PREVIOUS / str(max(self._numbers(), default=0) + 1)
         target.mkdir(parents=True)
         for entry in self.path.iterdir():
             if entry.name != PREVIOUS:
                 entry.rename(target / entry.name)
         return target
+
+    def find(self, path: Path) -> Path:
+        """A file of this run, or of the run that was last set aside."""
+        inside = path.absolute()
+        if path.exists() or not inside.is_relative_to(self.path) or not self._numbers():
+            return path
+        return self.path / PREVIOUS / str(max(self._numbers())) / inside.relative_to(self.path)
+
+    def _numbers(self) -> list[int]:
+        return [int(p.name) for p in (self.path / PREVIOUS).glob("*") if p.name.isdigit()]
 
     def moved(self, path: str, aside: Path | None) -> str:
         """Where a file of this run lies after `start` returned `aside`."""
@@ -96,10 +104,10 @@ class RunFolder:
             return path
         return str(aside / inside.relative_to(self.path))
 
-    def write_provenance(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Write ``provenance.json``: `provenance` of this process, and `facts` about the actor."""
+    def write_provenance(self, command: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Write ``provenance.json`` of a command: `provenance` of this process, and `facts` about the actor."""
         values = {**provenance(), **facts}
-        write_json(self.path / "provenance.json", values)
+        write_json(self.file("provenance", command, "json"), values)
         return values
 
 

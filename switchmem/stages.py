@@ -129,7 +129,7 @@ class Stage:
         Runs of one sweep share stages, so the second one waits here and then finds the stage complete.
         """
         self.root.mkdir(parents=True, exist_ok=True)
-        with open(self.root / f".{self.key}.lock", "w") as handle:
+        with open(self.root / f".{self.key}.lock", "a") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
 

@@ -1,10 +1,12 @@
 """Hygiene for every test: no leaked environment, rank or process group; where recorded data lies."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from desk import Desk
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 PROJECT = Path(__file__).resolve().parent.parent
@@ -20,6 +22,7 @@ ALLOWED_ENVIRONMENT = {
     "CUDA_MODULE_LOADING",
     "CRC32C_SW_MODE",
     "TORCHINDUCTOR_CACHE_DIR",
+    "WANDB_SERVICE",
     "COLUMNS",
     "LINES",
 }
@@ -62,3 +65,19 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"recorded data not found in {folder}; set SWITCHMEM_REAL_DATA")
     return folder
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory) -> Path:
+    """A working directory after `fit` and `test` with the fake actor. Shared: leave it as it is."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        desk = Desk(tmp_path_factory.mktemp("trained"), monkeypatch)
+        assert desk("fit") == 0 and desk("test") == 0
+    return desk.folder
+
+
+@pytest.fixture
+def desk(trained, tmp_path, monkeypatch) -> Desk:
+    """A copy of that directory to go on in."""
+    shutil.copytree(trained, tmp_path / "desk")
+    return Desk(tmp_path / "desk", monkeypatch)

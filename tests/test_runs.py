@@ -28,7 +28,9 @@ def test_other_commands_keep_their_config_beside_that_of_fit(tmp_path):
     run = RunFolder(tmp_path / "r")
     run.start("fit", "a: 1\n")
     assert run.start("test", "a: 2\n") is None
-    assert run.config_path("fit").read_text() == "a: 1\n" and run.config_path("test").read_text() == "a: 2\n"
+    assert (run.path / "config.yaml").read_text() == "a: 1\n" and (
+        run.path / "config.test.yaml"
+    ).read_text() == "a: 2\n"
 
 
 def test_a_checkpoint_is_followed_when_its_run_is_set_aside(tmp_path):
@@ -39,13 +41,14 @@ def test_a_checkpoint_is_followed_when_its_run_is_set_aside(tmp_path):
     path.touch()
     aside = run.start("fit", "a: 2\n")
     assert run.moved(str(path), aside) == str(aside / "checkpoints" / "last.ckpt")
+    assert run.find(path) == aside / "checkpoints" / "last.ckpt" and run.find(tmp_path / "x") == tmp_path / "x"
     assert run.moved("/elsewhere/x.ckpt", aside) == "/elsewhere/x.ckpt"
 
 
 def test_provenance_names_code_versions_and_facts(tmp_path):
     run = RunFolder(tmp_path / "r")
     run.start("fit", "")
-    written = run.write_provenance({"actor": {"revision": "abc"}})
+    written = run.write_provenance("fit", {"actor": {"revision": "abc"}})
     assert json.loads((run.path / "provenance.json").read_text()) == written
     assert written["actor"] == {"revision": "abc"}
     assert written["packages"]["torch"] and written["python"]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +12,11 @@ from lightning.pytorch import LightningDataModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
+from switchmem.console import is_first_rank, quiet, say
 from switchmem.harvest import Harvest
 from switchmem.learner import RouterModule
 from switchmem.pipeline.targets import Targets
-from switchmem.pipeline.workshop import Workshop, best_checkpoint, is_first_rank, say, validated
+from switchmem.pipeline.workshop import Workshop, best_checkpoint, validated
 from switchmem.policy import Policy, PolicyCard, choices, choose_threshold
 from switchmem.router import PairwiseRouter, Target
 from switchmem.stages import Stage, write_json
@@ -85,10 +83,9 @@ class RouterTraining:
         folder = recipe.stage.begin() if first else recipe.stage.folder
         module = self._workshop.router(recipe.target)
         checkpoints = folder / "checkpoints"
-        with quiet_trainer():
-            trainer = self._workshop.trainer(
-                [best_checkpoint(checkpoints, module, validated(self._data))], training=True
-            )
+        with quiet():
+            best = best_checkpoint(checkpoints, module, validated(self._data))
+            trainer = self._workshop.trainer([best], logs=folder)
             self._fit(recipe, trainer, module, None)
         self._finish(recipe, trainer, module)
         if first:
@@ -149,20 +146,6 @@ def _best_weights(trainer: Trainer, module: RouterModule) -> dict[str, Any] | No
 def _best_loss(trainer: Trainer) -> float | None:
     checkpoint = _checkpoint_of(trainer)
     return None if checkpoint is None or checkpoint.best_model_score is None else float(checkpoint.best_model_score)
-
-
-@contextmanager
-def quiet_trainer() -> Iterator[None]:
-    """Keep Lightning's own lines about devices and stopping out of a series of small trainings; warnings stay."""
-    loggers = [logging.getLogger(name) for name in ("lightning.pytorch", "lightning.fabric")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
 
 
 def freeze(recipes: list[Recipe], targets: Targets, folder: Path) -> None:

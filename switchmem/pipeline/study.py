@@ -17,14 +17,15 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from switchmem.actors.sampling import Sampling
 from switchmem.actors.spec import ActorSpec
-from switchmem.harvest import Harvest
+from switchmem.console import is_first_rank, quiet, say
+from switchmem.harvest import Harvest, read_damaged
 from switchmem.learner import RouterModule
 from switchmem.memory.embedder import Embedder
 from switchmem.memory.views import Condition
 from switchmem.pipeline.evaluate import FrozenPolicies, log_results, show, test_results
 from switchmem.pipeline.routers import Recipe, RouterTraining, freeze, router_batch
 from switchmem.pipeline.targets import Targets, make_targets, unparsable
-from switchmem.pipeline.workshop import Workshop, as_study_data, is_first_rank, say
+from switchmem.pipeline.workshop import Workshop, as_study_data
 from switchmem.policy import PolicyCard
 from switchmem.prompts import fingerprint as template_fingerprint
 from switchmem.router import Target
@@ -76,7 +77,7 @@ class Study:
             part: "preference", sampled under Text and Image, or "test", greedy under all four conditions.
         """
         self.data.prepare_memory(part)
-        self._report_data()
+        self._report_data(part)
         conditions = SAMPLED if part == PREFERENCE else SCORED
         stage = self.harvest_stage(part)
         first = is_first_rank()
@@ -89,6 +90,8 @@ class Study:
                 self._observe(part, stage, conditions)
                 if first:
                     stage.finish()
+                if read_damaged(stage.folder):
+                    self._report_data(part)
         return Harvest.open(stage.folder)
 
     def harvest_stage(self, part: str) -> Stage:
@@ -120,44 +123,59 @@ class Study:
             sampling.max_new_tokens,
         )
         self.data.select(part, stage.folder, self.settings.limit)
-        trainer = self.workshop.trainer([self.workshop.harvester()], training=False)
-        trainer.predict(module, datamodule=self.datamodule, return_predictions=False)
+        trainer = self.workshop.trainer([self.workshop.harvester()], logs=None)
+        with quiet():
+            trainer.predict(module, datamodule=self.datamodule, return_predictions=False)
 
     @rank_zero_only
-    def _report_data(self) -> None:
+    def _report_data(self, part: str) -> None:
+        """Write and say what was left out: by the readers, by retrieval, and of the harvests while they ran."""
         report = self.data.data_report()
+        for stage in (self.harvest_stage(PREFERENCE), self.harvest_stage(TEST)):
+            for step_id, reason in read_damaged(stage.folder).items():
+                report.add(step_id, reason)
         report.save(self.run.data_report)
-        say(f"data: {report.summary()}; by id in {self.run.data_report}")
+        alone = report.notes.get(f"{part}_without_memory", 0)
+        say(f"data: {report.summary()}; {alone} {part} steps without a memory; by id in {self.run.data_report}")
+        for note in getattr(self.datamodule, "notes", ()):
+            say(f"note: {note}")
 
     # --- fit ---
 
     def prepare(self) -> None:
         """Everything in front of the routers: harvest, targets, features."""
         harvest = self.harvest(PREFERENCE)
-        stage = self.harvest_stage(PREFERENCE)
-        inputs = {
-            "harvest": stage.key,
-            "components": self.settings.components,
-            "cross_fit": self.settings.cross_fit,
-            "agree": self.settings.agree,
-        }
-        self.targets_stage = self.stages.stage("targets", inputs)
         self.targets: Targets = make_targets(harvest, self.settings, self.targets_stage)
         keep = self.targets.keep
         self.data.use_features(self.workshop.features(harvest, self.targets.target, self.targets.delta, keep))
         self.training = RouterTraining(self.datamodule, router_batch(harvest), self.targets, self.workshop)
         self._layer = harvest.layers[-1]
 
-    def recipe(self, target: Target, seed: int) -> Recipe:
-        """The router of a target and a seed; after `prepare`."""
+    @property
+    def targets_stage(self) -> Stage:
+        """The stage that holds the soft targets."""
+        inputs = {
+            "harvest": self.harvest_stage(PREFERENCE).key,
+            "components": self.settings.components,
+            "cross_fit": self.settings.cross_fit,
+            "agree": self.settings.agree,
+        }
+        return self.stages.stage("targets", inputs)
+
+    def router_stage(self, target: Target, seed: int) -> Stage:
+        """The stage that holds the router of a target and a seed."""
         inputs = {
             "targets": self.targets_stage.key,
             "target": target,
             "seed": seed,
             "settings": dict(self.workshop.router_settings),
         }
+        return self.stages.stage("router", inputs)
+
+    def recipe(self, target: Target, seed: int) -> Recipe:
+        """The router of a target and a seed; after `prepare`."""
         card = PolicyCard(**self.identity(self._layer), target=target, seed=seed, n_pref=self.targets.n_pref)
-        return Recipe(target, seed, self.stages.stage("router", inputs), card)
+        return Recipe(target, seed, self.router_stage(target, seed), card)
 
     def identity(self, layer: int) -> dict[str, Any]:
         """What a policy is bound to: actor, block, prompt template, embedder."""

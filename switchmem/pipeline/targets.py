@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,9 +14,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from switchmem.console import quiet, say
 from switchmem.harvest import Harvest
 from switchmem.memory.views import Condition
-from switchmem.pipeline.workshop import say
 from switchmem.preference import fit_targets, layer_auroc, stable_preference, utilities
 from switchmem.settings import StudySettings
 from switchmem.stages import Stage, write_json
@@ -112,7 +113,8 @@ def _probe(harvest: Harvest, settings: StudySettings) -> tuple[int, dict[int, fl
     groups = [t for t, k in zip(harvest.trajectories, kept, strict=True) if k]
     rows = torch.from_numpy(kept)
     shifts = {layer: _shift(harvest, layer)[rows] for layer in harvest.layers}
-    found = layer_auroc(shifts, preferred[kept], groups, n_components=settings.components)
+    with quiet("switchmem.preference.estimator", below=logging.ERROR):  # each fold would tell how many axes it keeps
+        found = layer_auroc(shifts, preferred[kept], groups, n_components=settings.components)
     return int(kept.sum()), {layer: None if math.isnan(v) else v for layer, v in found.items()}
 
 

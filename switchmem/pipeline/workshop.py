@@ -5,7 +5,6 @@ The pipeline stands below `data_modules` and `callbacks`; it says here what it n
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any, Protocol
 
 from lightning.pytorch import Callback, LightningDataModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
-from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from switchmem.benchmarks import DataReport
 from switchmem.harvest import Harvest
@@ -55,8 +53,8 @@ class FeatureMaker(Protocol):
 class TrainerMaker(Protocol):
     """Makes a fresh trainer with the settings of the config."""
 
-    def __call__(self, callbacks: Sequence[Callback], training: bool) -> Trainer:
-        """A trainer without a logger; for a training with the config's own callbacks too."""
+    def __call__(self, callbacks: Sequence[Callback], logs: Path | None) -> Trainer:
+        """A trainer; one that trains logs into a folder and has the config's own callbacks too."""
 
 
 @dataclass(frozen=True)
@@ -114,16 +112,3 @@ def best_checkpoint(folder: Path, module: RouterModule, on_validation: bool) -> 
     return ModelCheckpoint(
         dirpath=folder, filename=name, monitor=monitor, mode=module.mode, save_last=True, auto_insert_metric_name=False
     )
-
-
-def is_first_rank() -> bool:
-    """Whether this process writes what all ranks share."""
-    rank: int = getattr(rank_zero_only, "rank", 0)
-    return rank == 0
-
-
-@rank_zero_only
-def say(text: str) -> None:
-    """Print a line, on the first rank alone."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()

@@ -1,0 +1,78 @@
+"""Functions of a resolved config: compare two, make one plain, and say what decides a router's weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+ELSEWHERE: Mapping[str, frozenset[str]] = {
+    # each router has its own
+    "model": frozenset({"target"}),
+    # where, on what and how loudly a router is trained
+    "trainer": frozenset(
+        "accelerator devices num_nodes strategy logger default_root_dir profiler num_sanity_val_steps log_every_n_steps "
+        "enable_checkpointing enable_progress_bar enable_model_summary limit_test_batches limit_predict_batches".split()
+    ),
+    # the steps themselves count through the stages before
+    "data": frozenset({"root", "batch_size", "num_workers"}),
+}
+"""Arguments that do not decide a router's weights. Whatever is not named here does."""
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted name.
+
+    >>> flatten({"a": 1, "b": {"c": 2}})
+    {'a': 1, 'b.c': 2}
+    """
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= flatten(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value}
+    return flat
+
+
+def differing(asked: Mapping[str, Any], got: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Settings that two configs do not share, as (asked, got) by dotted name; None where one lacks it.
+
+    >>> differing({"lr": 1, "width": {"d": 2}}, {"lr": 1, "width": {"d": 3}})
+    {'width.d': (2, 3)}
+    """
+    ours, theirs = flatten(asked), flatten(got)
+    names = sorted({*ours, *theirs})
+    return {n: (ours.get(n), theirs.get(n)) for n in names if ours.get(n) != theirs.get(n)}
+
+
+def plain(value: Any) -> Any:
+    """Settings as JSON values: enums by value, paths and whatever else by their text.
+
+    >>> plain({"a": (1, Path("x"))})
+    {'a': [1, 'x']}
+    """
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Path) or not isinstance(value, (str, int, float, bool, type(None))):
+        return str(value)
+    return value
+
+
+def router_settings(
+    model: Mapping[str, Any], trainer: Mapping[str, Any], data: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Everything in a config that decides a router's weights, as plain JSON values.
+
+    Args:
+        model: class path and arguments of the model.
+        trainer: arguments of the trainer.
+        data: class path and arguments of the data module.
+    """
+    sections = {"model": model, "trainer": trainer, "data": data}
+    return {
+        name: {k: plain(v) for k, v in flatten(values).items() if k.rpartition(".")[2] not in ELSEWHERE[name]}
+        for name, values in sections.items()
+    }

@@ -1,0 +1,81 @@
+"""Every shipped config is parsed and run; every command that the documents show is one that the parser takes."""
+
+import re
+import shlex
+
+import pytest
+import yaml
+from desk import Desk
+from fake_actor import FLAGS
+
+from switchmem.arguments import CONFIGS, GROUPS
+from switchmem.cli import main
+
+# The configs that need recorded folders are run in benchmarks/test_recorded_configs.py.
+RUN_HERE = {"pocket.yaml"}
+RUN_THERE = {"trajectories.yaml", "aitw.yaml"}
+DOCUMENTS = [*CONFIGS.rglob("*.yaml"), CONFIGS.parent / "README.md", CONFIGS.parent / "CONTRIBUTING.md"]
+COMMAND = re.compile(r"python (?:\S*/)?train\.py (.*)")
+
+
+def commands():
+    for document in DOCUMENTS:
+        if document.is_file():
+            for found in COMMAND.finditer(document.read_text(encoding="utf-8")):
+                text = re.split(r"`|\s#", found[1])[0]
+                if "{" not in text and "..." not in text:
+                    yield pytest.param(text, id=f"{document.name}: {text}")
+
+
+def test_each_config_is_run_by_a_test():
+    assert {p.name for p in CONFIGS.glob("*.yaml")} == RUN_HERE | RUN_THERE
+    folders = {p.name for p in CONFIGS.iterdir() if p.is_dir()}
+    assert folders <= {*GROUPS, "sweeps"}
+
+
+@pytest.mark.parametrize("name", sorted(RUN_HERE))
+def test_a_config_runs(name, tmp_path, monkeypatch):
+    desk = Desk(tmp_path, monkeypatch)
+    flags = [f"--config={name}", *FLAGS, "--trainer.fast_dev_run=true", "--study.bootstrap=100"]
+    assert desk("fit", small=flags) == 0 and desk("test", small=flags) == 0
+
+
+@pytest.mark.parametrize(
+    "path", sorted(p for group in GROUPS for p in (CONFIGS / group).glob("*.yaml")), ids=lambda p: p.name
+)
+def test_a_group_file_changes_what_it_names(path, capsys):
+    with pytest.raises(SystemExit) as error:
+        main(["fit", "--config=pocket.yaml", f"--{path.parent.name}={path.name}", "--print_config"])
+    assert error.value.code == 0
+    printed = yaml.safe_load(capsys.readouterr().out)[path.parent.name]
+    for key, value in yaml.safe_load(path.read_text()).items():
+        if isinstance(value, dict):
+            assert printed[key]["class_path"] == value["class_path"]
+            assert value["init_args"].items() <= printed[key]["init_args"].items()
+        else:
+            assert printed[key] == value
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_shown_command_is_taken(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as error:
+        main([*shlex.split(command), "--print_config"])
+    assert error.value.code == 0, capsys.readouterr().err
+
+
+def test_a_sweeps_arguments_are_taken(capsys):
+    sweep = yaml.safe_load((CONFIGS / "sweeps" / "router.yaml").read_text())
+    assert sweep["program"] == "train.py" and sweep["metric"]["name"] == "val/loss"
+    chosen = {
+        name: parameter.get("values", [parameter.get("min")])[0] for name, parameter in sweep["parameters"].items()
+    }
+    words = sweep["command"][sweep["command"].index("${program}") + 1 :]
+    assert words[-1] == "${args}"
+    arguments = [*words[:-1], *(f"--{name}={value}" for name, value in chosen.items())]
+    with pytest.raises(SystemExit) as error:
+        main([*arguments, "--print_config"])
+    assert error.value.code == 0
+    printed = yaml.safe_load(capsys.readouterr().out)
+    for name, value in chosen.items():
+        assert isinstance(value, (int, float)) and printed["model"]["init_args"][name.rpartition(".")[2]] == value
