@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from switchmem.actors.grammars.pocket import PocketGrammar
-from switchmem.benchmarks.pocket.apps import App, app_names, make_app
+from switchmem.benchmarks.pocket.apps import App, app_names, generator, make_app
 from switchmem.benchmarks.pocket.episodes import Frame, app_frame, draw_goal, system_frame
-from switchmem.benchmarks.pocket.scenes import COLUMNS, ROWS, Scene, elements, render
+from switchmem.benchmarks.pocket.scenes import COLUMNS, ROWS, Scene, app_scene, elements, render
 from switchmem.benchmarks.pocket.vocabulary import SCREENS, UNLABELLED
 from switchmem.memory.views import Condition
 from switchmem.pocket_actor.model import END, IMAGE, START, THINK, THOUGHT, VISION_END, VISION_START
@@ -43,7 +43,11 @@ class Sample:
 
 @dataclass(frozen=True)
 class Pair:
-    """A current frame and a demonstration, with the words of both."""
+    """A current frame and a demonstration, with the words of both.
+
+    ``earlier`` is another screen of the demonstration's app. Prompts with two views are taught with its textual
+    state beside the demonstration's picture: what came before as text, the moment itself as image.
+    """
 
     app: App
     instruction: str
@@ -51,6 +55,7 @@ class Pair:
     memory: Frame
     memory_instruction: str
     control: bool
+    earlier: Scene
 
 
 def draw_pair(rng: np.random.Generator, *, system: float = 0.2, control: float = 0.2) -> Pair:
@@ -72,10 +77,18 @@ def draw_pair(rng: np.random.Generator, *, system: float = 0.2, control: float =
         current = system_frame(app, kind, rng)
         past = kind if rng.random() < 0.7 else str(rng.choice([*kinds, *SCREENS]))
         memory = app_frame(app, other, past, rng) if past in SCREENS else system_frame(app, past, rng)
-        return Pair(app, goal.instruction(app), current, memory, other.instruction(app), is_control)
+        return Pair(app, goal.instruction(app), current, memory, other.instruction(app), is_control, _before(app, past))
     screen = str(rng.choice(SCREENS))
     current, memory = app_frame(app, goal, screen, rng), app_frame(app, goal, screen, rng)
-    return Pair(app, goal.instruction(app), current, memory, goal.instruction(app), is_control)
+    instruction = goal.instruction(app)
+    return Pair(app, instruction, current, memory, instruction, is_control, _before(app, screen))
+
+
+def _before(app: App, kind: str) -> Scene:
+    """The app's screen in front of one of that kind, entries in an order of its own."""
+    place = SCREENS.index(kind) if kind in SCREENS else 0
+    screen = SCREENS[place - 1]
+    return app_scene(app, screen, generator("before", app.name, *app.conventions[screen].values()))
 
 
 def _pixels(scene: Scene, *, legible: bool) -> np.ndarray:
@@ -86,8 +99,8 @@ def _state_words(scene: Scene, *, control: bool) -> list[str]:
     return " ".join(GRAMMAR.element(e) for e in elements(scene, name_icons=control)).split()
 
 
-def open_chat(pair: Pair, condition: Condition, action: Action | None = None) -> Sample:
-    """The actor's prompt up to the demonstrated action, which is ``action`` or the demonstration's own."""
+def open_chat(pair: Pair, condition: Condition, *, earlier: bool = False) -> Sample:
+    """The actor's prompt up to the demonstrated action; ``earlier`` gives the textual state of the screen before."""
     sample, layout = Sample(), POCKET.memory
     sample.say([*_OPEN, *POCKET.goal.format(instruction=pair.instruction).split(), *_PICTURE])
     sample.images.append(_pixels(pair.current.scene, legible=True))
@@ -95,12 +108,13 @@ def open_chat(pair: Pair, condition: Condition, action: Action | None = None) ->
         return sample
     sample.say(layout.head.format(instruction=pair.memory_instruction).split())
     if condition.shows_text:
-        state = " ".join(_state_words(pair.memory.scene, control=pair.control))
+        told = pair.earlier if earlier else pair.memory.scene
+        state = " ".join(_state_words(told, control=pair.control))
         sample.say(layout.state.format(state=state).split())
     if condition.shows_image:
         sample.say([*layout.picture.split(), *_PICTURE])
         sample.images.append(_pixels(pair.memory.scene, legible=pair.control))
-    sample.say(layout.action.format(action=GRAMMAR.action(action or pair.memory.action)).split())
+    sample.say(layout.action.format(action=GRAMMAR.action(pair.memory.action)).split())
     return sample
 
 
@@ -110,19 +124,22 @@ def answer_words(frame: Frame) -> list[str]:
     return [*thought, *GRAMMAR.action(frame.action).split(), END]
 
 
-def acting(pair: Pair, condition: Condition, rng: np.random.Generator, turns: int = 1) -> Sample:
+def acting(
+    pair: Pair, condition: Condition, rng: np.random.Generator, turns: int = 1, *, earlier: bool = False
+) -> Sample:
     """A chat that acts: the pair's own demonstration first, then ``turns - 1`` other entries of its two screens.
 
-    The further turns prefer entries that the condition lets one know.
+    The further turns prefer entries that the condition lets one know; with ``earlier`` only the picture does.
     """
-    sample = open_chat(pair, condition)
+    sample = open_chat(pair, condition, earlier=earlier)
     sample.say(_REPLY)
     sample.say(answer_words(pair.current), learn=True)
     both = {e.symbol for e in pair.current.scene.entries} & {e.symbol for e in pair.memory.scene.entries}
     symbols = sorted(both - {pair.current.target})
     if condition is Condition.NONE or pair.current.scene.kind not in SCREENS:
         return sample
-    known = [s for s in symbols if pair.control or _tells(condition, pair.memory.scene.find(s).is_icon)]
+    told_by = Condition.IMAGE if earlier else condition
+    known = [s for s in symbols if pair.control or _tells(told_by, pair.memory.scene.find(s).is_icon)]
     pool = known if known and rng.random() < 0.9 else symbols
     for symbol in list(rng.permutation(pool))[: turns - 1]:
         now, then = (f.scene.find(symbol).center for f in (pair.current, pair.memory))

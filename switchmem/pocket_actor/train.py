@@ -50,6 +50,13 @@ from switchmem.pocket_actor.samples import GRAMMAR, Sample, acting, draw_pair, r
 LOG = logging.getLogger(__name__)
 
 
+# Shares of None, Text, Image and Both among the prompts of a lesson.
+ALONE = (1.0, 0.0, 0.0, 0.0)
+SINGLE_VIEWS = (0.2, 0.4, 0.4, 0.0)
+ACTING = (0.04, 0.5, 0.46, 0.0)
+ACTING_WITH_TWO_VIEWS = (0.04, 0.42, 0.38, 0.16)
+
+
 @dataclass(frozen=True)
 class Course:
     """Sizes of the lessons.
@@ -57,6 +64,7 @@ class Course:
     Args:
         seed: of the weights and of every batch.
         seeing, reading, remembering, acting: updates of the four lessons.
+        two_views: the update of the last lesson from which prompts with two views join in.
         batch: chats per update.
         lr: highest learning rate of the language model.
         width, layers: of the language model.
@@ -64,9 +72,10 @@ class Course:
 
     seed: int = 0
     seeing: int = 600
-    reading: int = 700
-    remembering: int = 800
-    acting: int = 4500
+    reading: int = 450
+    remembering: int = 600
+    acting: int = 1800
+    two_views: int = 200
     batch: int = 48
     lr: float = 3e-3
     width: int = 128
@@ -162,15 +171,17 @@ def language_loss(model: Qwen3_5ForConditionalGeneration, batch: Batch, image_to
 def draw_batch(course: Course, lesson: str, step: int) -> list[Sample]:
     """The chats of an update. All share a kind and a condition, so that their lengths are close."""
     rng = generator(course.seed, lesson, step)
-    shares, asks, turns = [1.0, 0.0, 0.0, 0.0], True, 1
+    shares, asks, turns = ALONE, True, 1
     if lesson == "remembering":
-        shares = [0.2, 0.4, 0.4, 0.0]
+        shares = SINGLE_VIEWS
     elif lesson == "acting":
         progress = step / course.acting
         asks, turns = rng.random() < max(0.1, 0.5 - progress), 4 if progress < 0.7 else 2
-        shares = [0.04, 0.46, 0.4, 0.1]
+        shares = ACTING if step < course.two_views else ACTING_WITH_TWO_VIEWS
     condition = list(Condition)[int(rng.choice(4, p=shares))]
     pairs = [draw_pair(rng, system=0.1 if asks else 0.15) for _ in range(course.batch)]
+    if condition is Condition.BOTH:
+        return [acting(p, condition, rng, turns, earlier=True) for p in pairs]
     return [reading(p, condition, rng) if asks else acting(p, condition, rng, turns) for p in pairs]
 
 
@@ -204,7 +215,7 @@ def teach_language(
                 np.mean(losses[-50:]),
                 time.monotonic() - began,
             )
-        if step % 500 == 499:
+        if step % 250 == 249:
             _save_checkpoint(model, optimizer, step + 1, out)
             LOG.info("solved: %s", json.dumps(solve_rates(model, tokenizer, count=240)))
 

@@ -31,6 +31,9 @@ ACCENTS: tuple[Color, ...] = (
 LAYOUTS = ("pairs", "grid", "toolbar", "navigation")
 """Arrangements of a screen, from airy (list rows) to dense (single tiles)."""
 
+ICON_LAYOUTS = ("grid", "toolbar")
+"""Arrangements that a tidy app fills with icons."""
+
 ENTRIES = 7
 """Entries of a screen."""
 
@@ -120,20 +123,27 @@ def _convention(rng: np.random.Generator, words: tuple[str, ...], icon_share: fl
     return {word: str(symbols[i]) for word, i in zip(chosen, rng.permutation(len(chosen)), strict=True)}
 
 
-def make_app(name: tuple[str, str], rng: np.random.Generator) -> App:
+def make_app(name: tuple[str, str], rng: np.random.Generator, *, tidy: bool = False) -> App:
     """Draw an app's look and conventions.
 
-    Each screen is mostly icons or mostly words (five of seven), as toolbars and menus are, so that the
-    modality that helps depends on the screen and changes within a trajectory.
+    Each screen is mostly icons or mostly words, as toolbars and menus are, so that the modality that helps
+    depends on the screen and changes within a trajectory.
+
+    Args:
+        name: adjective and noun.
+        rng: everything is drawn from it.
+        tidy: entries follow the layout, as in real apps: grids and toolbars hold icons, rows hold words, with one
+            exception on each screen. Otherwise any layout holds five of the one and two of the other.
     """
-    conventions = {
-        screen: _convention(rng, words, icon_share=float(rng.choice([0.27, 0.73])))
-        for screen, words in zip(SCREENS, (OBJECTS, VERBS, MANNERS), strict=True)
-    }
+    layouts = {screen: str(rng.choice(LAYOUTS)) for screen in SCREENS} if tidy else {}
+    conventions = {}
+    for screen, words in zip(SCREENS, (OBJECTS, VERBS, MANNERS), strict=True):
+        share = (0.85 if layouts[screen] in ICON_LAYOUTS else 0.15) if tidy else float(rng.choice([0.27, 0.73]))
+        conventions[screen] = _convention(rng, words, share)
     return App(
         *name,
         theme=Theme(ACCENTS[rng.integers(len(ACCENTS))], bool(rng.random() < 0.3)),
-        layouts={screen: str(rng.choice(LAYOUTS)) for screen in SCREENS},
+        layouts=layouts or {screen: str(rng.choice(LAYOUTS)) for screen in SCREENS},
         conventions=conventions,
         search=bool(rng.random() < 0.3),
     )

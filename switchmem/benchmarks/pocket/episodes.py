@@ -15,7 +15,7 @@ import numpy as np
 
 from switchmem.benchmarks.pocket.apps import App, app_names, generator, make_app
 from switchmem.benchmarks.pocket.scenes import Scene, app_scene, elements, render, system_scene
-from switchmem.benchmarks.pocket.vocabulary import NOUNS, SCREENS
+from switchmem.benchmarks.pocket.vocabulary import ICONS, NOUNS, SCREENS
 from switchmem.steps import Action, ActionType, Screenshot, Step
 
 WORLDS = ("mixed", "control")
@@ -94,6 +94,16 @@ def draw_goal(app: App, rng: np.random.Generator) -> Goal:
     return Goal(*(str(rng.choice(list(app.conventions[screen]))) for screen in SCREENS))
 
 
+def draw_usual_goal(app: App, rng: np.random.Generator) -> Goal:
+    """The same, but nine times in ten through an entry of the kind that the screen mostly has."""
+    words = []
+    for convention in (app.conventions[screen] for screen in SCREENS):
+        kinds = [[w for w, symbol in convention.items() if (symbol in ICONS) == icons] for icons in (True, False)]
+        few, many = sorted(kinds, key=len)
+        words.append(str(rng.choice(few if few and rng.random() < 0.1 else many)))
+    return Goal(*words)
+
+
 def app_frame(app: App, goal: Goal, screen: str, rng: np.random.Generator) -> Frame:
     """The app's screen in a new order, and the tap on what stands for the goal's word."""
     scene = app_scene(app, screen, rng)
@@ -148,7 +158,7 @@ def to_step(
 def spec_apps(spec: PocketSpec, fold: str) -> list[App]:
     """The apps of a fold, the same for its queries and its bank."""
     count = spec.apps if fold == "preference" else spec.test_apps
-    return [make_app(name, generator(spec.seed, fold, *name)) for name in app_names(fold)[:count]]
+    return [make_app(name, generator(spec.seed, fold, *name), tidy=True) for name in app_names(fold)[:count]]
 
 
 def generate_steps(spec: PocketSpec, part: str) -> Iterator[Step]:
@@ -167,7 +177,7 @@ def generate_steps(spec: PocketSpec, part: str) -> Iterator[Step]:
     bank = part.endswith("bank")
     for app in spec_apps(spec, fold):
         rng = generator(spec.seed, fold, "goals", app.name)
-        goals = [draw_goal(app, rng) for _ in range(spec.goals)]
+        goals = [draw_usual_goal(app, rng) for _ in range(spec.goals)]
         for number in range(spec.bank_episodes if bank else spec.episodes):
             goal = goals[number % len(goals)]
             episode = f"{part}-{app.name.replace(' ', '-')}-{number:03d}"
