@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,11 @@ from data_modules.features import RouterFeatures, SeededSampler, split_by_trajec
 from data_modules.pairs import HarvestStream, Pairs, load_pairs, make_pairs
 from data_modules.parts import BANKS, REPORT, Part, PartSteps, load_report, open_part, write_parts
 from switchmem.benchmarks.base import DataError, DataReport
-from switchmem.harvest import HarvestPlan
+from switchmem.harvest import HarvestPlan, note_damaged
 from switchmem.memory.embedder import Embedder, HashingEmbedder
 from switchmem.stages import Stage, Stages
+
+_log = logging.getLogger(__name__)
 
 
 class StepsDataModule(LightningDataModule):
@@ -43,6 +47,10 @@ class StepsDataModule(LightningDataModule):
 
     same_category: frozenset[str] = frozenset()
     """Parts whose queries retrieve inside their own category."""
+    own_trajectory: bool = False
+    """Whether queries may retrieve other steps of their own trajectory. Only for a look at the path: it leaks."""
+    notes: tuple[str, ...] = ()
+    """Sentences that must be read with the results."""
 
     def __init__(
         self,
@@ -80,7 +88,8 @@ class StepsDataModule(LightningDataModule):
             report: to be filled while the steps are drawn.
 
         Returns:
-            For each part its steps, drawn once and in order, or a tuple of the names of the parts that it consists of.
+            For each part its steps, drawn once and in order, or a tuple of the names of the parts that it consists of;
+            None for "test" where there is nothing to test on.
         """
 
     @abstractmethod
@@ -115,6 +124,7 @@ class StepsDataModule(LightningDataModule):
             "part": part,
             "embedder": self.embedder.name,
             "same_category": part in self.same_category,
+            "own_trajectory": self.own_trajectory,
         }
         return self.stages.stage("memory", inputs)
 
@@ -122,13 +132,20 @@ class StepsDataModule(LightningDataModule):
         """Write the step stores, unless they are there.
 
         Raises:
-            DataError: if the data is missing or a part is empty.
+            DataError: if the data is missing or a part is empty; it names the list of what was left out.
         """
         stage = self.steps_stage
         with stage.lock():
-            if not stage.complete:
-                report = DataReport()
+            if stage.complete:
+                return
+            report = DataReport()
+            try:
                 write_parts(self.read(report), stage, report)
+            except DataError as error:
+                if not report.faults:
+                    raise
+                report.save(stage.folder / REPORT)
+                raise DataError(f"{error} What was left out is listed in {stage.folder / REPORT}.") from error
 
     def prepare_memory(self, part: str) -> None:
         """Embed the bank of a part and retrieve for its queries, unless that is done.
@@ -147,6 +164,7 @@ class StepsDataModule(LightningDataModule):
                     stage,
                     part in self.same_category,
                     lambda queries, bank: self.allowed(part, queries, bank),
+                    self.own_trajectory,
                 )
 
     def part(self, name: str) -> Part:
@@ -213,7 +231,13 @@ class StepsDataModule(LightningDataModule):
         plan = self.harvest_plan
         rank, world = (self.trainer.global_rank, self.trainer.world_size) if self.trainer is not None else (0, 1)
         stream = HarvestStream(
-            self.part(plan.part), self.part(BANKS[plan.part]), self.pairs(plan.part).hits, plan.todo, rank, world
+            self.part(plan.part),
+            self.part(BANKS[plan.part]),
+            self.pairs(plan.part).hits,
+            plan.todo,
+            rank,
+            world,
+            on_damaged=partial(note_damaged, plan.folder),
         )
         return DataLoader(stream, batch_size=self.batch_size, num_workers=self.num_workers, collate_fn=list)
 
@@ -224,8 +248,24 @@ class StepsDataModule(LightningDataModule):
     # --- the router's fit ---
 
     def use_features(self, features: RouterFeatures) -> None:
-        """Set what the next `Trainer.fit` trains on: D_pref with its targets."""
+        """Set what the next `Trainer.fit` trains on: D_pref with its targets.
+
+        Where all of it is of one trajectory, the validation side is drawn from that trajectory's steps; a warning says
+        so.
+
+        Raises:
+            DataError: if a validation side is wanted and there is only one step.
+        """
         self.features, self._selected = features, None
+        groups = features.trajectories
+        if self.val_fraction and len(set(groups)) == 1:
+            groups = features.step_ids
+            _log.warning(
+                "All %d steps of D_pref are of one trajectory (%s): the router's fit is validated on steps of it.",
+                len(features),
+                features.trajectories[0],
+            )
+        self._sides = split_by_trajectory(groups, self.val_fraction, self.seed)
 
     @property
     def feature_dims(self) -> dict[str, int]:
@@ -246,6 +286,4 @@ class StepsDataModule(LightningDataModule):
     def _side(self, side: int) -> Subset[dict[str, Any]]:
         if self.features is None:
             raise DataError("features must be set before a router is trained, got none. Call `use_features` first.")
-        return Subset(
-            self.features, split_by_trajectory(self.features.trajectories, self.val_fraction, self.seed)[side]
-        )
+        return Subset(self.features, self._sides[side])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -17,10 +17,11 @@ from switchmem.memory.bank import Bank, embed_queries
 from switchmem.memory.embedder import Embedder
 from switchmem.memory.retrieval import Hit, StepWithMemory, top1
 from switchmem.stages import Stage, write_json
+from switchmem.steps import RecordError
 
 PAIRS = "pairs.json"
 BANK = "bank.safetensors"
-NO_MEMORY = "no demonstration of another trajectory may be retrieved for it"
+NO_MEMORY = "no demonstration may be retrieved for it"
 
 Allowed = Callable[[Sequence[str], Sequence[str]], Tensor | None]
 """(query ids, bank ids) -> bool ``[B, M]``, or None where everything may be retrieved."""
@@ -40,7 +41,13 @@ class Pairs:
 
 
 def make_pairs(
-    queries: Part, bank: Part, embedder: Embedder, stage: Stage, same_category: bool, allowed: Allowed
+    queries: Part,
+    bank: Part,
+    embedder: Embedder,
+    stage: Stage,
+    same_category: bool,
+    allowed: Allowed,
+    own_trajectory: bool = False,
 ) -> Pairs:
     """Embed a bank and its queries, retrieve, and keep the result in a stage.
 
@@ -51,6 +58,7 @@ def make_pairs(
         stage: gets the bank's keys, the pairs, and a report of damaged records.
         same_category: whether a query retrieves inside its own category.
         allowed: which demonstrations may be retrieved, beyond the rules above.
+        own_trajectory: whether a query may retrieve other steps of its own trajectory, which leaks.
 
     Raises:
         DataError: if no query gets a memory.
@@ -64,10 +72,12 @@ def make_pairs(
     keys = Bank.build(bank, bank.step_ids, embedder, on_damaged=report.add)
     embedded = list(embed_queries(queries, queries.step_ids, embedder, on_damaged=damaged_query))
     vectors = torch.stack([q.vector for q in embedded]) if embedded else torch.zeros(0, embedder.dim)
+    # Retrieval leaves out the query's group: its trajectory, or a group that is the step alone.
+    groups = [q.step_id if own_trajectory else q.trajectory for q in embedded]
     found = top1(
         vectors,
-        keys,
-        [q.trajectory for q in embedded],
+        replace(keys, trajectories=keys.ids) if own_trajectory else keys,
+        groups,
         [q.category for q in embedded] if same_category else None,
         allowed([q.step_id for q in embedded], keys.ids),
     )
@@ -76,7 +86,8 @@ def make_pairs(
             pairs.skipped[query.step_id] = NO_MEMORY
         else:
             pairs.hits[query.step_id] = hit
-    _require_pairs(pairs, queries, bank, same_category)
+    other = "step" if own_trajectory else "trajectory"
+    _require_pairs(pairs, queries, bank, f"another {other}{' of the same category' if same_category else ''}")
     for step_id, reason in pairs.skipped.items():
         report.add(step_id, f"skipped as a {queries.name} query: {reason}")
     report.kept = len(pairs.hits)
@@ -88,15 +99,14 @@ def make_pairs(
     return pairs
 
 
-def _require_pairs(pairs: Pairs, queries: Part, bank: Part, same_category: bool) -> None:
+def _require_pairs(pairs: Pairs, queries: Part, bank: Part, source: str) -> None:
     if pairs.hits:
         return
-    rule = "another trajectory" + (" of the same category" if same_category else "")
     damaged = sum(reason != NO_MEMORY for reason in pairs.skipped.values())
     raise DataError(
         f"part {queries.name!r} must have at least one step with a retrievable memory, got 0 of {len(queries)} steps "
         f"({queries.trajectories} trajectories, {damaged} damaged steps) over a bank of {len(bank)} steps "
-        f"({bank.trajectories} trajectories). A memory comes from {rule}: add trajectories to the bank."
+        f"({bank.trajectories} trajectories). A memory comes from {source}: add trajectories to the bank."
     )
 
 
@@ -118,7 +128,8 @@ def load_pairs(stage: Stage) -> Pairs:
 class HarvestStream(IterableDataset[StepWithMemory]):
     """Steps with their memories, each exactly once over all ranks and workers.
 
-    It has no length: loaders would round it per worker, and the trainer would then stop before the last batches.
+    It has no length: loaders would round it per worker, and the trainer would then stop before the last batches. A
+    record that was damaged after it was paired is left out, and told to `on_damaged`.
 
     Args:
         queries: the part of the steps.
@@ -126,15 +137,21 @@ class HarvestStream(IterableDataset[StepWithMemory]):
         hits: the retrieved demonstration by query id.
         step_ids: the steps to read, in the same order on every rank.
         rank, world: this process and their number.
-
-    Raises:
-        RecordError: while reading, if a record was damaged after it was paired.
+        on_damaged: called with a step's id and the reason, in the process that reads it.
     """
 
     def __init__(
-        self, queries: Part, bank: Part, hits: Mapping[str, Hit], step_ids: Sequence[str], rank: int = 0, world: int = 1
+        self,
+        queries: Part,
+        bank: Part,
+        hits: Mapping[str, Hit],
+        step_ids: Sequence[str],
+        rank: int = 0,
+        world: int = 1,
+        *,
+        on_damaged: Callable[[str, str], None],
     ) -> None:
-        self.queries, self.bank = queries, bank
+        self.queries, self.bank, self.on_damaged = queries, bank, on_damaged
         self.step_ids = tuple(step_ids)
         self.hits = {step_id: hits[step_id] for step_id in self.step_ids}
         self.rank, self.world = rank, world
@@ -144,4 +161,9 @@ class HarvestStream(IterableDataset[StepWithMemory]):
         worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
         for step_id in shard(self.step_ids, self.rank, self.world, worker, workers):
             hit = self.hits[step_id]
-            yield StepWithMemory(self.queries[step_id], self.bank[hit.step_id], hit.cosine)
+            try:
+                item = StepWithMemory(self.queries[step_id], self.bank[hit.step_id], hit.cosine)
+            except RecordError as error:
+                self.on_damaged(step_id, f"left out of the harvest: {error}")
+            else:
+                yield item

@@ -23,8 +23,8 @@ BANKS = {"preference": "bank", "test": "test_bank"}
 LAYOUT = "parts.json"
 REPORT = "data_report.json"
 
-PartSteps = Iterable[Step] | tuple[str, ...]
-"""Steps of a part (not in a tuple), or a tuple of the names of the other parts that it consists of."""
+PartSteps = Iterable[Step] | tuple[str, ...] | None
+"""Steps of a part (not in a tuple), a tuple of the names of the other parts that it consists of, or None: no steps."""
 
 
 class Part:
@@ -70,7 +70,8 @@ def write_parts(parts: Mapping[str, PartSteps], stage: Stage, report: DataReport
 
     Args:
         parts: steps by part; "bank" is "preference" and "test_bank" is "bank" where they are not given. Two parts that
-            are the same object, or a part that names others, are stored once.
+            are the same object, or a part that names others, are stored once. "test" may be None: there is nothing to
+            test on.
         stage: where to; whatever an interrupted run left there is written again.
         report: filled by the readers while the steps are drawn.
 
@@ -86,7 +87,9 @@ def write_parts(parts: Mapping[str, PartSteps], stage: Stage, report: DataReport
     counts: dict[str, int] = {}
     for name in PARTS:
         steps = parts[name] if name in parts else DEFAULTS[name]
-        if isinstance(steps, tuple):
+        if steps is None:
+            layout[name] = []
+        elif isinstance(steps, tuple):
             layout[name] = list(steps)
         elif id(steps) in written:
             layout[name] = [written[id(steps)]]
@@ -108,7 +111,8 @@ def check_names(parts: Mapping[str, PartSteps]) -> None:
     """Refuse unknown and missing parts.
 
     Raises:
-        DataError: if a part is not one of `PARTS`, queries are missing, or a part names no or unknown parts.
+        DataError: if a part is not one of `PARTS`, queries are missing, a part other than "test" is None, or a part
+            names no or unknown parts.
     """
     unknown, missing = set(parts) - set(PARTS), set(BANKS) - set(parts)
     if unknown or missing:
@@ -117,6 +121,8 @@ def check_names(parts: Mapping[str, PartSteps]) -> None:
             "Rename or add the part in the data module."
         )
     for name, steps in parts.items():
+        if steps is None and name != "test":
+            raise DataError(f"part {name!r} must have steps, got None. Only 'test' may be left without.")
         if isinstance(steps, tuple) and not (steps and set(steps) <= set(PARTS) - {name}):
             raise DataError(
                 f"part {name!r} must consist of other parts, got {steps}. Known parts are {', '.join(PARTS)}."
@@ -155,7 +161,7 @@ def open_part(stage: Stage, name: str) -> Part:
     """A part of a finished stage.
 
     Raises:
-        DataError: if the stage does not hold what it should.
+        DataError: if the stage does not hold what it should, or the part has no steps.
     """
     try:
         stores = json.loads((stage.folder / LAYOUT).read_text(encoding="utf-8"))[name]
@@ -163,6 +169,11 @@ def open_part(stage: Stage, name: str) -> Part:
         raise DataError(
             f"{stage.folder} must hold the data's parts, got: {error!r}. Remove the folder; it is written again."
         ) from error
+    if not stores:
+        raise DataError(
+            f"part {name!r} must have steps, got none: the data has too few trajectories to hold some out for it. "
+            "Add trajectories to the data."
+        )
     return Part(name, [StepStore(stage.folder / store) for store in stores])
 
 

@@ -15,12 +15,15 @@ from switchmem.benchmarks.base import DataError, DataReport
 from switchmem.stages import fingerprint
 from switchmem.steps import Step
 
+OWN_TRAJECTORY_NOTE = "Memories come from the query's own trajectory too, which leaks: the results mean nothing."
+
 
 class TrajectoriesDataModule(StepsDataModule):
     """Small recorded folders: some trajectories are held out for the test, the others are queries and memory alike.
 
     A query never retrieves from its own trajectory, so at least three are needed: two that remember each other, and one
-    to test on. The folder is read three times, which keeps only one step in memory.
+    to test on. With `own_trajectory` a single one is enough to see the path run; of fewer than three, none is held out,
+    and `test` has nothing to score. The folder is read three times, which keeps only one step in memory.
 
     Args:
         root: the folder.
@@ -32,9 +35,12 @@ class TrajectoriesDataModule(StepsDataModule):
         router_batch_size: steps per training batch of the router, at least 1.
         val_fraction: share of trajectories on which the router's fit is validated, in [0, 1); 0 turns validation off.
         seed: chooses the test and validation trajectories, and the training order.
+        own_trajectory: let a step retrieve other steps of its own trajectory, never itself. The answer often stands in
+            the next step of the same task, so this leaks and the results mean nothing: only for a look at the path.
 
     Raises:
-        DataError: if the folder is missing or has fewer than three trajectories with usable steps.
+        DataError: if the folder is missing or has fewer than three trajectories with usable steps (without
+            `own_trajectory`).
     """
 
     def __init__(
@@ -47,6 +53,7 @@ class TrajectoriesDataModule(StepsDataModule):
         router_batch_size: int = 256,
         val_fraction: float = 0.1,
         seed: int = 42,
+        own_trajectory: bool = False,
     ) -> None:
         super().__init__(batch_size, num_workers, router_batch_size, val_fraction, seed)
         if format not in ("appagent", "aitw_tfrecord"):
@@ -56,14 +63,20 @@ class TrajectoriesDataModule(StepsDataModule):
                 f"`test_fraction` must be in (0, 1), got {test_fraction}. At least one trajectory is held out."
             )
         self.root, self.format, self.test_fraction = Path(root), format, test_fraction
+        self.own_trajectory = own_trajectory
+        self.notes = (OWN_TRAJECTORY_NOTE,) if own_trajectory else ()
 
     def read(self, report: DataReport) -> Mapping[str, PartSteps]:
-        """Preference queries, which are the memory too, and test queries."""
+        """Preference queries, which are the memory too, and test queries, if there are trajectories for both."""
         trajectories = list(dict.fromkeys(step.trajectory for step in self._steps(report)))
+        if len(trajectories) < 3 and self.own_trajectory:
+            return {"preference": self._steps(DataReport()), "test": None}
         if len(trajectories) < 3:
             raise DataError(
                 f"{self.root} must hold at least 3 trajectories with usable steps (two that can remember each other, "
-                f"one to test on), got {len(trajectories)} ({report.summary()}). Add recorded runs to the folder."
+                f"one to test on), got {len(trajectories)} ({report.summary()}). Add recorded runs to the folder; or, "
+                "only to see the path run, let steps remember their own trajectory, which leaks: `own_trajectory` "
+                "(--data.init_args.own_trajectory true). Nothing is tested then."
             )
         rest, held_out = split_by_trajectory(trajectories, self.test_fraction, self.seed)
         if len(rest) < 2:

@@ -20,6 +20,8 @@ from switchmem.harvest import (
     done_ids,
     make_record,
     merge,
+    note_damaged,
+    read_damaged,
 )
 from switchmem.harvest.shards import read_settings, read_shards
 from switchmem.memory.bank import image_candidates, text_candidates
@@ -275,6 +277,21 @@ def test_merge_refuses_missing_foreign_and_doubled_steps_and_keeps_all(tmp_path)
     with pytest.raises(HarvestError, match="1 more than once, the first 'bench/b/0'"):
         Harvest.open(tmp_path)
     assert done_ids(tmp_path) == set(ids)
+
+
+def test_a_step_found_damaged_is_skipped_by_id_and_not_missing(tmp_path):
+    ids = fill(tmp_path, [("a", 0), ("b", 0)])
+    for step_id in ("bench/d/0", "bench/c/\ud800/0", ids[0]):  # the last one was harvested all the same
+        note_damaged(tmp_path, step_id, "its shard is cut off")
+    damaged = ["bench/c/\ud800/0", "bench/d/0"]
+    assert list(read_damaged(tmp_path)) == [ids[0], *damaged]
+    manifest = merge(tmp_path, [*ids, *damaged], {"bench/x/0": "no memory"})
+    assert manifest["skipped"] == {**dict.fromkeys(damaged, "its shard is cut off"), "bench/x/0": "no memory"}
+    assert len(Harvest.open(tmp_path)) == 2 and Harvest.open(tmp_path).manifest == manifest
+    with pytest.raises(HarvestError, match="1 missing .first 'bench/e/0'"):
+        merge(tmp_path, [*ids, *damaged, "bench/e/0"])
+    plan = HarvestPlan.open("test", tmp_path, [*ids, *damaged], {}, EMBEDDER)
+    assert plan.todo == tuple(damaged) and not read_damaged(tmp_path)  # a later pass reads them afresh
 
 
 def test_a_checking_rank_does_not_write(tmp_path):

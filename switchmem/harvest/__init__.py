@@ -4,6 +4,7 @@
 that every expected step is there exactly once and writes the manifest; `Harvest` reads it all back as tensors.
 """
 
+from switchmem.harvest.damaged import note_damaged, read_damaged
 from switchmem.harvest.plan import HarvestPlan
 from switchmem.harvest.reader import Harvest, merge
 from switchmem.harvest.record import HarvestError, Record, Vectors, make_record
@@ -20,4 +21,6 @@ __all__ = [
     "done_ids",
     "make_record",
     "merge",
+    "note_damaged",
+    "read_damaged",
 ]

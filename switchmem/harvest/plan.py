@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from switchmem.harvest.damaged import forget_damaged
 from switchmem.harvest.shards import done_ids
 from switchmem.memory.embedder import Embedder
 
@@ -34,11 +35,14 @@ class HarvestPlan:
     def open(
         cls, part: str, folder: Path, expected_ids: Sequence[str], skipped: Mapping[str, str], embedder: Embedder
     ) -> HarvestPlan:
-        """Look up what is done already. No rank may write before every rank has looked, or their shares differ.
+        """Look up what is done already, and forget which records were damaged in an earlier pass.
+
+        No rank may write before every rank has looked, or their shares differ.
 
         Raises:
             HarvestError: if a finished shard is damaged.
         """
+        forget_damaged(folder)
         done = done_ids(folder)
         todo = tuple(step_id for step_id in expected_ids if step_id not in done)
         return cls(part, folder, tuple(expected_ids), todo, dict(skipped), embedder)

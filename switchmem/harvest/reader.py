@@ -12,6 +12,7 @@ import torch
 from safetensors import safe_open
 from torch import Tensor
 
+from switchmem.harvest.damaged import read_damaged
 from switchmem.harvest.record import HarvestError
 from switchmem.harvest.shards import Shard, read_settings, read_shards, write_json
 
@@ -22,6 +23,8 @@ def merge(
     folder: Path, expected_ids: Iterable[str], skipped: Mapping[str, str] | None = None, write: bool = True
 ) -> dict[str, Any]:
     """Check that every expected step was harvested exactly once, and write the manifest.
+
+    Steps whose record was found damaged meanwhile (`note_damaged`) are not missing: they count as skipped.
 
     Args:
         folder: the harvest folder, with the shards of all ranks.
@@ -39,7 +42,8 @@ def merge(
     for shard in shards:
         shard.check(digest=write)
     counts = Counter(row["step_id"] for shard in shards for row in shard.rows)
-    expected = set(expected_ids)
+    damaged = {step_id: reason for step_id, reason in read_damaged(folder).items() if step_id not in counts}
+    expected = set(expected_ids) - set(damaged)
     problems = {
         "twice": sorted(i for i, n in counts.items() if n > 1),
         "missing": sorted(expected - set(counts)),
@@ -55,7 +59,7 @@ def merge(
         "records": len(counts),
         "settings": read_settings(folder),
         "parse_failures": _parse_failures(shards),
-        "skipped": dict(sorted((skipped or {}).items())),
+        "skipped": dict(sorted({**(skipped or {}), **damaged}.items())),
         "shards": [{"name": s.name, "records": len(s.rows), "bytes": s.bytes, "digest": s.digest} for s in shards],
         "step_ids": sorted(counts),
     }

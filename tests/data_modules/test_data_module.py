@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from data_modules.features import SeededSampler
 from data_modules.pairs import NO_MEMORY, HarvestStream
 from data_modules.parts import describe
 from switchmem.benchmarks.base import DataError
+from switchmem.harvest import read_damaged
 from switchmem.memory.bank import Bank
 from switchmem.memory.embedder import HashingEmbedder
 from switchmem.memory.retrieval import StepWithMemory
@@ -107,6 +109,7 @@ def test_an_interrupted_write_is_done_again(tmp_path):
         ({"preference": iter(()), "test": iter(()), "train": iter(())}, "must give"),
         ({"preference": steps("p", 2), "test": ("test",)}, "part 'test' must consist of other parts"),
         ({"preference": steps("p", 2), "test": ()}, "part 'test' must consist of other parts"),
+        ({"preference": None, "test": steps("t", 1)}, "part 'preference' must have steps, got None"),
         (
             {"preference": steps("p", 2), "test": steps("t", 1), "bank": ("test_bank",)},
             "parts must not consist of each other",
@@ -167,6 +170,42 @@ def test_retrieval_stays_in_the_category_where_the_part_says_so(tmp_path):
     assert report.notes["preference_without_memory"] == 2 and (report.read, report.kept) == (1, 1)
 
 
+def test_own_trajectory_allows_everything_but_the_step_itself(tmp_path):
+    data = Data(tmp_path, lambda: {"preference": steps("p", 1, per=3), "test": None})
+    data.own_trajectory = True
+    data.prepare_memory("preference")
+    hits = data.pairs("preference").hits
+    assert set(hits) == {"aitw/p0/0", "aitw/p0/1", "aitw/p0/2"} and all(q != h.step_id for q, h in hits.items())
+    bank = Bank.load(data.memory_stage("preference").folder / "bank.safetensors")
+    assert bank.trajectories == ("aitw/p0",) * 3
+    with pytest.raises(DataError, match="part 'test' must have steps, got none"):
+        data.prepare_memory("test")
+
+
+def test_own_trajectory_is_off_by_default_and_another_stage(tmp_path):
+    data = Data(tmp_path, usual)
+    key = data.memory_stage("preference").key
+    assert data.own_trajectory is False
+    data.own_trajectory = True
+    assert data.memory_stage("preference").key != key
+
+
+def test_one_step_has_no_memory_even_in_its_own_trajectory(tmp_path):
+    data = Data(tmp_path, lambda: {"preference": steps("p", 1, per=1), "test": None})
+    data.own_trajectory = True
+    with pytest.raises(DataError, match="got 0 of 1 steps .* A memory comes from another step: add"):
+        data.prepare_memory("preference")
+
+
+def test_what_was_left_out_is_listed_where_a_part_is_empty(tmp_path):
+    data = Data(tmp_path, lambda: {"preference": steps("p", 2), "test": iter(())})
+    with pytest.raises(DataError, match="What was left out is listed in (.*)[.]$") as error:
+        data.prepare_steps()
+    listed = Path(str(error.value).rpartition("listed in ")[2][:-1])
+    assert [fault["id"] for fault in json.loads(listed.read_text())["faults"]] == ["aitw/lost/0"]
+    assert not data.steps_stage.complete
+
+
 def test_allowed_restricts_each_query(tmp_path):
     class Support(Data):
         def allowed(self, part, query_ids, bank_ids):
@@ -194,11 +233,7 @@ def test_damaged_records_are_left_out_by_id(tmp_path):
     data = Data(tmp_path, usual)
     data.prepare_steps()
     for part, name in (("preference", "aitw/p1/0"), ("bank", "aitw/m3/1")):
-        folder = data.steps_stage.folder / part
-        row = next(r for r in json.loads((folder / "index.json").read_text())["steps"] if r["step_id"] == name)
-        tar = bytearray((folder / row["shard"]).read_bytes())
-        tar[row["image_offset"] + 20] ^= 255
-        (folder / row["shard"]).write_bytes(tar)
+        damage(data, part, name)
     data.prepare_memory("preference")
     pairs = data.pairs("preference")
     assert len(pairs.hits) == 5 and list(pairs.skipped) == ["aitw/p1/0"]
@@ -214,6 +249,36 @@ def test_memory_stage_depends_on_everything_that_decides_the_pairs(tmp_path):
     assert len(keys) == 8
 
 
+def damage(data, part, step_id):
+    """Change a byte of a step's picture in its shard."""
+    folder = data.steps_stage.folder / part
+    row = next(r for r in json.loads((folder / "index.json").read_text())["steps"] if r["step_id"] == step_id)
+    tar = bytearray((folder / row["shard"]).read_bytes())
+    tar[row["image_offset"] + 20] ^= 255
+    (folder / row["shard"]).write_bytes(tar)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_records_damaged_after_they_were_paired_are_counted_and_the_rest_goes_on(tmp_path, workers):
+    data = Data(tmp_path, usual, num_workers=workers)
+    data.select("preference", tmp_path / "harvest")
+    data.prepare_data()
+    hits = data.pairs("preference").hits
+    damage(data, "preference", "aitw/p1/0")
+    damage(data, "bank", "aitw/m2/1")
+    lost = {"aitw/p1/0"} | {query for query, hit in hits.items() if hit.step_id == "aitw/m2/1"}
+    assert len(lost) > 1
+    data.setup("predict")
+    read = [item.step.step_id for batch in data.predict_dataloader() for item in batch]
+    assert sorted(read) == sorted(set(hits) - lost)
+    damaged = read_damaged(tmp_path / "harvest")
+    assert set(damaged) == lost
+    assert "left out of the harvest: step 'aitw/p1/0': its bytes in" in damaged["aitw/p1/0"]
+    assert all("step 'aitw/m2/1': its bytes in" in damaged[i] for i in lost - {"aitw/p1/0"})
+    data.setup("predict")  # a later pass reads every record afresh
+    assert not read_damaged(tmp_path / "harvest")
+
+
 @pytest.mark.parametrize("world", [1, 2, 3])
 @pytest.mark.parametrize("workers", [0, 2])
 def test_stream_covers_every_step_once_over_ranks_and_workers(tmp_path, world, workers):
@@ -223,7 +288,9 @@ def test_stream_covers_every_step_once_over_ranks_and_workers(tmp_path, world, w
     todo = list(hits)[1:]
     seen = []
     for rank in range(world):
-        stream = HarvestStream(data.part("preference"), data.part("bank"), hits, todo, rank, world)
+        stream = HarvestStream(
+            data.part("preference"), data.part("bank"), hits, todo, rank, world, on_damaged=pytest.fail
+        )
         for batch in DataLoader(stream, batch_size=2, num_workers=workers, collate_fn=list):
             assert all(isinstance(item, StepWithMemory) for item in batch)
             seen += [(item.step.step_id, item.memory.step_id, item.cosine) for item in batch]
@@ -295,6 +362,18 @@ def test_no_validation_where_the_fraction_is_zero(tmp_path):
     data = Data(tmp_path, usual, val_fraction=0.0)
     data.use_features(features(["a"] * 5))
     assert data.val_dataloader() == [] and sum(len(b["step_id"]) for b in data.train_dataloader()) == 5
+
+
+def test_a_single_trajectory_is_validated_on_its_own_steps_with_a_warning(tmp_path, caplog):
+    data = Data(tmp_path, usual, val_fraction=0.3)
+    data.use_features(features(["a"] * 10))
+    sides = [
+        [i for batch in side for i in batch["step_id"]] for side in (data.train_dataloader(), data.val_dataloader())
+    ]
+    assert sorted(map(len, sides)) == [3, 7] and len({*sides[0], *sides[1]}) == 10
+    assert [r.message for r in caplog.records if "of one trajectory (a)" in r.message]
+    with pytest.raises(DataError, match="at least 2 trajectories, got 1 with 1 steps"):
+        data.use_features(features(["a"]))
 
 
 def test_training_order_is_a_function_of_seed_and_epoch():

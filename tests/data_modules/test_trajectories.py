@@ -37,8 +37,23 @@ def test_real_runs_become_queries_with_memories_of_other_runs(tmp_path, real_dat
 @pytest.mark.real_data
 def test_one_episode_is_too_few(tmp_path, real_data):
     data = module(tmp_path, real_data / "aitw" / "tfrecord", format="aitw_tfrecord")
-    with pytest.raises(DataError, match="at least 3 trajectories with usable steps.*got 1 .4 of 4 records kept"):
+    with pytest.raises(
+        DataError, match="at least 3 trajectories with usable steps.*got 1 .4 of 4 records kept.*`own_trajectory`"
+    ):
         data.prepare_memory("preference")
+
+
+@pytest.mark.real_data
+def test_one_episode_may_remember_itself_where_asked_to(tmp_path, real_data):
+    data = module(tmp_path, real_data / "aitw" / "tfrecord", format="aitw_tfrecord", own_trajectory=True)
+    data.prepare_memory("preference")
+    hits, part = data.pairs("preference").hits, data.part("preference")
+    assert set(hits) == set(part.step_ids) and len(hits) == 4
+    assert all(query != hit.step_id for query, hit in hits.items())
+    assert part.step_ids == data.part("bank").step_ids
+    assert "results mean nothing" in data.notes[0]
+    with pytest.raises(DataError, match="part 'test' must have steps, got none"):
+        data.prepare_memory("test")
 
 
 @pytest.mark.real_data
