@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any, Literal
 
 from data_modules.base import StepsDataModule
@@ -70,6 +71,10 @@ class PocketDataModule(StepsDataModule):
             report.kept += 1
             yield step
 
+    @cached_property
+    def _fingerprint(self) -> str:
+        return fingerprint(self.spec)
+
     def fingerprint(self) -> Any:
         """The world's settings, and a digest of what its code draws."""
-        return fingerprint(self.spec)
+        return self._fingerprint

@@ -38,7 +38,7 @@ from switchmem.memory.embedder import EmbedderError
 from switchmem.pipeline import Study, Workshop, best_checkpoint, validated
 from switchmem.policy import PolicyError
 from switchmem.preference import PreferenceError
-from switchmem.resolved import differing, router_settings
+from switchmem.resolved import differing, ignored_by_test, router_settings
 from switchmem.router import Target
 from switchmem.runs import RunError, RunFolder
 from switchmem.settings import MemorySettings, RunSettings, SettingsError, StudySettings
@@ -172,6 +172,7 @@ class SwitchMemCLI(LightningCLI):
     def before_instantiate_classes(self) -> None:
         """Stop where a checkpoint overrules the command; open the run folder; place what the trainer writes."""
         self._check_hyperparameters()
+        self.resolved = self._resolved()
         self._open_run()
         trainer = self.section.trainer
         if trainer.fast_dev_run and self.section.study.limit is None:
@@ -195,13 +196,17 @@ class SwitchMemCLI(LightningCLI):
                 f"{values}. Ask for the checkpoint's values, or leave out `--ckpt_path` to train afresh."
             )
 
-    @rank_zero_only
-    def _open_run(self) -> None:
+    def _resolved(self) -> dict[str, Any]:
+        """The config as it was asked for, in plain values."""
         command = str(self.config.subcommand)
         asked = self.requested.clone()
         asked[command].pop("ckpt_path", None)  # where a run goes on from is no setting of it
         asked[command].pop("config", None)
-        self.resolved = yaml.safe_load(self.parser.dump(asked, skip_unset=False))[command]
+        return dict(yaml.safe_load(self.parser.dump(asked, skip_unset=False))[command])
+
+    @rank_zero_only
+    def _open_run(self) -> None:
+        command = str(self.config.subcommand)
         if self.section.trainer.fast_dev_run and command == "fit":
             shutil.rmtree(self.run_folder.path, ignore_errors=True)
         aside = self.run_folder.start(command, yaml.safe_dump(self.resolved, sort_keys=False, allow_unicode=True))
@@ -299,7 +304,7 @@ class SwitchMemCLI(LightningCLI):
         self.provenance = self.run_folder.write_provenance(
             str(self.config.subcommand),
             {
-                "actor": {**actor.as_dict(), "fingerprint": self.study.actor.fingerprint()},
+                "actor": {**actor.as_dict(), "fingerprint": self.study.actor_fingerprint},
                 "batch_size": data.init_args.get("batch_size"),
                 "embedder": self.study.embedder.name,
                 "seed": self.section.seed_everything,
@@ -329,9 +334,22 @@ class SwitchMemCLI(LightningCLI):
 
     def test(self, model: RouterModule, datamodule: LightningDataModule) -> None:
         """Score every policy on the test part."""
+        self._check_against_fit()
         self._log_config()
         self.study.evaluate(self.trainer.loggers, self.provenance)
         self._say_goodbye()
+
+    def _check_against_fit(self) -> None:
+        path = self.run_folder.file("config", "fit", "yaml")
+        if not path.is_file():
+            raise RunError(f"`test` must find a run of `fit` in {self.run_folder.path}, got none. Run `fit` first.")
+        found = ignored_by_test(yaml.safe_load(path.read_text(encoding="utf-8")), self.resolved)
+        if found:
+            values = "; ".join(f"{name} was {then!r} and is now {now!r}" for name, (then, now) in found.items())
+            raise RunError(
+                f"`test` must be asked for what `fit` was, since the policy is frozen, got: {values}. Leave these "
+                f"settings as in {path}, or run `fit` with the new ones."
+            )
 
     @rank_zero_only
     def _log_config(self) -> None:

@@ -12,13 +12,23 @@ ELSEWHERE: Mapping[str, frozenset[str]] = {
     "model": frozenset({"target"}),
     # where, on what and how loudly a router is trained
     "trainer": frozenset(
-        "accelerator devices num_nodes strategy logger default_root_dir profiler num_sanity_val_steps log_every_n_steps "
-        "enable_checkpointing enable_progress_bar enable_model_summary limit_test_batches limit_predict_batches".split()
+        "accelerator devices num_nodes strategy logger default_root_dir profiler num_sanity_val_steps "
+        "log_every_n_steps enable_checkpointing enable_progress_bar enable_model_summary "
+        "limit_test_batches limit_predict_batches".split()
     ),
     # the steps themselves count through the stages before
     "data": frozenset({"root", "batch_size", "num_workers"}),
 }
 """Arguments that do not decide a router's weights. Whatever is not named here does."""
+
+
+MEASURED: Mapping[str, frozenset[str]] = {
+    "model": frozenset(),
+    "sampling": frozenset({"max_new_tokens"}),
+    "study": frozenset({"bootstrap", "limit"}),
+    "trainer": ELSEWHERE["trainer"],
+}
+"""Arguments that `test` does not ignore."""
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -59,6 +69,25 @@ def plain(value: Any) -> Any:
     if isinstance(value, Path) or not isinstance(value, (str, int, float, bool, type(None))):
         return str(value)
     return value
+
+
+def ignored_by_test(fitted: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Settings that `test` would ignore, since they were decided when the policy was made, as (fitted, asked).
+
+    Args:
+        fitted: the resolved config of `fit`.
+        asked: the resolved config of `test`.
+
+    >>> ignored_by_test({"model": {"lr": 1}, "data": {"root": "a"}}, {"model": {"lr": 2}, "data": {"root": "b"}})
+    {'model.lr': (1, 2)}
+    """
+
+    def decided(config: Mapping[str, Any]) -> dict[str, Any]:
+        kept = {name: config.get(name) or {} for name in ("model", "sampling", "study", "trainer")}
+        flat = {name: flatten(values) for name, values in kept.items()}
+        return {name: {k: v for k, v in flat[name].items() if k not in MEASURED[name]} for name in flat}
+
+    return differing(decided(fitted), decided(asked))
 
 
 def router_settings(

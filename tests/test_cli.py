@@ -228,6 +228,35 @@ def test_a_policy_is_refused_for_another_actor(desk, capsys):
     assert not desk.loads
 
 
+@pytest.mark.parametrize("flag", ["--model.init_args.lr=0.5", "--study.targets=[dcoe]", "--sampling.seeds=[1]"])
+def test_a_test_with_settings_that_it_would_ignore_is_refused(desk, flag, capsys):
+    before = (desk.run / "results.json").read_bytes()
+    assert desk("test", flag) == 1
+    name = flag[2:].partition("=")[0]
+    assert (
+        f"`test` must be asked for what `fit` was, since the policy is frozen, got: {name} was"
+        in capsys.readouterr().err
+    )
+    assert (desk.run / "results.json").read_bytes() == before
+
+
+def test_a_test_without_a_fit_is_refused(desk, capsys):
+    assert desk("test", "--run.name=other") == 1
+    assert "`test` must find a run of `fit` in" in capsys.readouterr().err
+
+
+def test_callbacks_can_be_added_on_the_command_line(parsed):
+    cli = parsed(*SMALL, "--trainer.callbacks+=lightning.pytorch.callbacks.LearningRateMonitor")
+    names = {type(callback).__name__ for callback in cli.trainer.callbacks}
+    assert names >= {"EarlyStopping", "LearningRateMonitor", "ModelCheckpoint", "PlainProgress"}
+
+
+def test_a_terminal_gets_a_bar(parsed, monkeypatch):
+    cli = parsed(*SMALL)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert type(cli.new_trainer([], None).progress_bar_callback).__name__ == "RichProgressBar"
+
+
 def test_a_fast_dev_run_leaves_the_run_alone(desk):
     before = {p: p.stat().st_mtime_ns for p in desk.run.rglob("*")}
     assert desk("fit", "--trainer.fast_dev_run=true", "--model.init_args.lr=0.01") == 0
@@ -269,24 +298,37 @@ def test_bad_settings_are_told_without_a_traceback(desk, flag, message, capsys):
 # --- Weights & Biases ---
 
 
+WANDB = """
+import sys
+from pathlib import Path
+import pytest, wandb
+from lightning.pytorch.loggers import WandbLogger
+from desk import Desk
+
+patch = pytest.MonkeyPatch()
+log_table, tables = WandbLogger.log_table, []
+patch.setattr(WandbLogger, "log_table", lambda self, key, **v: (tables.append((key, v)), log_table(self, key, **v)))
+desk = Desk(Path.cwd(), patch)
+for command in ("fit", "test", "fit"):
+    assert desk(command, "--trainer=wandb.yaml", "--run.name=w") == 0
+    wandb.finish()
+((key, table),) = tables
+print(key, table["columns"], [row[0] for row in table["data"]])
+"""
+
+
 @pytest.mark.parametrize("mode", ["offline", "disabled"])
-def test_wandb_needs_no_account_and_runs_twice(desk, mode, monkeypatch):
-    monkeypatch.setenv("WANDB_MODE", mode)
-    monkeypatch.setenv("WANDB_SILENT", "true")
-    monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    wandb = pytest.importorskip("wandb")
-    tables = []
-    monkeypatch.setattr(
-        "lightning.pytorch.loggers.WandbLogger.log_table", lambda self, key, **values: tables.append((key, values))
-    )
-    for _ in range(2):
-        for command in ("fit", "test"):
-            assert desk(command, "--trainer=wandb.yaml", "--run.name=w") == 0
-            wandb.teardown()
-    assert [key for key, _ in tables] == ["test/policies"] * 2
-    assert [row[0] for row in tables[0][1]["data"]][-1] == "oracle"
-    kept = list((desk.folder / "runs" / "w" / "wandb").glob("offline-run-*"))
-    assert len(kept) == (4 if mode == "offline" else 0)
+def test_wandb_needs_no_account_and_runs_twice(desk, mode, project):
+    """In a process of its own: wandb keeps a service for the whole process."""
+    pytest.importorskip("wandb")
+    paths = os.pathsep.join([str(project), str(project / "tests")])
+    home = {"HOME": str(desk.folder), "NETRC": str(desk.folder / "none"), "WANDB_SILENT": "true", "WANDB_MODE": mode}
+    done = shell("-c", WANDB, cwd=desk.folder, PYTHONPATH=paths, **home)
+    assert done.returncode == 0, done.stderr
+    table = "test/policies ['policy', 'score', 'image_rate', 'diff', 'ci95', 'p'] ['none', 'text', 'image', 'both', "
+    assert table in done.stdout
+    kept = list((desk.folder / "runs" / "w" / "wandb").glob("offline-run-*/*.wandb"))
+    assert len(kept) == (3 if mode == "offline" else 0)
     assert not (desk.folder / "wandb").exists()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from typing import Any
 
 from lightning.pytorch import LightningDataModule, Trainer
@@ -67,6 +68,7 @@ class Study:
         self.actor, self.embedder, self.sampling = actor, embedder, sampling
         self.settings, self.run, self.workshop, self.stages = settings, run, workshop, stages
         self.data.place(stages, embedder)
+        self._memory_keys: dict[str, str] = {}
 
     # --- harvests ---
 
@@ -96,15 +98,27 @@ class Study:
 
     def harvest_stage(self, part: str) -> Stage:
         """The stage that holds a part's harvest."""
+        sampling = asdict(self._sampling(part))
         inputs = {
-            "memory": self.data.memory_stage(part).key,
-            "actor": self.actor.fingerprint(),
+            "memory": self._memory_key(part),
+            "actor": self.actor_fingerprint,
             "conditions": [c.value for c in (SAMPLED if part == PREFERENCE else SCORED)],
             "layers": self.settings.probe_layers,
-            "sampling": {**asdict(self._sampling(part)), "seeds": list(self._sampling(part).seeds)},
+            "sampling": {**sampling, "seeds": list(sampling["seeds"])},
             "limit": self.settings.limit,
         }
         return self.stages.stage("harvest", inputs)
+
+    @cached_property
+    def actor_fingerprint(self) -> str:
+        """Of the actor; its weights are hashed once."""
+        return self.actor.fingerprint()
+
+    def _memory_key(self, part: str) -> str:
+        # once per part: the data's fingerprint may look at every file
+        if part not in self._memory_keys:
+            self._memory_keys[part] = self.data.memory_stage(part).key
+        return self._memory_keys[part]
 
     def _sampling(self, part: str) -> Sampling:
         return self.sampling if part == PREFERENCE else Sampling(0.0, (0,), self.sampling.max_new_tokens)
@@ -180,7 +194,7 @@ class Study:
     def identity(self, layer: int) -> dict[str, Any]:
         """What a policy is bound to: actor, block, prompt template, embedder."""
         return {
-            "actor": self.actor.fingerprint(),
+            "actor": self.actor_fingerprint,
             "layer": layer,
             "template": template_fingerprint(self.actor.load_template()),
             "embedder": self.embedder.name,
