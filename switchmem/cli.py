@@ -14,36 +14,34 @@ from __future__ import annotations
 
 import importlib
 import shutil
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 from jsonargparse import Namespace
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
 from lightning.pytorch.callbacks import RichProgressBar
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-from switchmem.actors.sampling import Sampling, SamplingError
-from switchmem.actors.spec import ActorSpec, ActorSpecError
-from switchmem.arguments import ArgumentsError, resolve_arguments
-from switchmem.benchmarks import DataError
+from switchmem.actors.sampling import Sampling
+from switchmem.actors.spec import ActorSpec
+from switchmem.arguments import resolve_arguments
 from switchmem.console import is_first_rank, muted, quiet, say
-from switchmem.harvest import HarvestError
-from switchmem.learner import LearnerError, RouterModule
-from switchmem.memory.embedder import EmbedderError
+from switchmem.expected import EXPECTED, explained
+from switchmem.learner import RouterModule
 from switchmem.pipeline import Study, Workshop, best_checkpoint, validated
-from switchmem.policy import PolicyError
-from switchmem.preference import PreferenceError
 from switchmem.resolved import differing, ignored_by_test, router_settings
 from switchmem.router import Target
 from switchmem.runs import RunError, RunFolder
-from switchmem.settings import MemorySettings, RunSettings, SettingsError, StudySettings
-from switchmem.stages import StageError, Stages
-from switchmem.steps import RecordError
+from switchmem.settings import MemorySettings, RunSettings, StudySettings
+from switchmem.stages import Stages
 
 SECTIONS: dict[str, type] = {
     "actor": ActorSpec,
@@ -59,23 +57,6 @@ FEATURES = "data_modules.RouterFeatures"
 
 FAST_STEPS = 32
 """Steps of each part that a `fast_dev_run` harvests."""
-
-EXPECTED = (
-    ActorSpecError,
-    ArgumentsError,
-    DataError,
-    EmbedderError,
-    HarvestError,
-    LearnerError,
-    PolicyError,
-    PreferenceError,
-    RecordError,
-    RunError,
-    SamplingError,
-    SettingsError,
-    StageError,
-)
-"""Errors whose message tells a user everything; they end a run without a traceback."""
 
 
 def class_by_path(path: str) -> Any:
@@ -276,6 +257,8 @@ class SwitchMemCLI(LightningCLI):
     def after_instantiate_classes(self) -> None:
         """Put the study together and write where it comes from."""
         section = self.config_init[self.config.subcommand]
+        if section.run.threads is not None:
+            torch.set_num_threads(section.run.threads)
         workshop = Workshop(
             trainer=self.new_trainer,
             router=self.new_router,
@@ -367,11 +350,14 @@ def main(args: ArgsType = None) -> int:
         args: command-line arguments; None takes those of the process.
 
     Returns:
-        The exit status: 0, or 1 after an error that its message explains.
+        The exit status: 0, or 1 after an error that its message explains, or 143 after SIGTERM.
     """
     try:
         with muted():
             SwitchMemCLI(args)
+    except SIGTERMException:  # a SystemExit of status 0: a run that was killed would count as finished
+        sys.stderr.write("stopped by SIGTERM. What was harvested is kept; the same command goes on from there.\n")
+        return 128 + signal.SIGTERM
     except (*EXPECTED, ValueError) as error:
         told = explained(error)
         if told is None:
@@ -379,10 +365,3 @@ def main(args: ArgsType = None) -> int:
         sys.stderr.write(f"error: {told}\n")
         return 1
     return 0
-
-
-def explained(error: BaseException | None) -> BaseException | None:
-    """The error itself, or what it was raised from, if its message tells a user everything; the parser wraps some."""
-    while error is not None and not isinstance(error, EXPECTED):
-        error = error.__cause__ or error.__context__
-    return error

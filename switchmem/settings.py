@@ -92,15 +92,20 @@ class RunSettings:
         name: the run's folder in `dir`; a plain name.
         dir: the folder of all runs, relative to the working directory.
         stages_dir: the folder of the stages that runs share; None takes ``<dir>/stages``.
+        threads: PyTorch's CPU threads, at least 1; None leaves the choice to PyTorch. The matrices of a router and of
+            the pocket actor are so small that a second thread mostly waits, and on shared cores makes others wait.
 
     Raises:
-        SettingsError: if the name is empty, reserved or holds a path separator.
+        SettingsError: if the name is empty, reserved or holds a path separator, or `threads` is below 1.
     """
 
     name: str = "default"
     dir: str = "runs"
     stages_dir: str | None = None
+    threads: int | None = None
 
     def __post_init__(self) -> None:
+        if self.threads is not None and self.threads < 1:
+            raise SettingsError(f"`run.threads` must be at least 1 or null, got {self.threads}.")
         if self.name in ("", ".", "..", "stages") or "/" in self.name or "\\" in self.name:
             raise SettingsError(f"`run.name` must be a plain folder name and not 'stages', got {self.name!r}.")

@@ -28,6 +28,9 @@ ALLOWED_ENVIRONMENT = {
 }
 
 
+torch.set_num_threads(1)  # tests use small matrices, on machines that they may share
+
+
 @pytest.fixture(autouse=True)
 def no_leaked_state():
     """Fail a test that leaves a changed environment, rank, default dtype or process group behind."""
@@ -44,6 +47,7 @@ def no_leaked_state():
         os.environ.pop(name, None)
     rank_zero_only.rank = 0 if rank is None else rank
     torch.set_default_dtype(torch.float32)
+    torch.set_num_threads(1)
     if initialised:
         torch.distributed.destroy_process_group()
     assert not leaked, f"the test leaks environment variables: {sorted(leaked)}"

@@ -12,6 +12,7 @@ import pytest
 import torch
 import yaml
 from desk import SMALL, Desk
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from switchmem.cli import SwitchMemCLI, main
 from switchmem.policy import Policy
@@ -273,10 +274,16 @@ def test_printing_the_config_needs_neither_actor_nor_data(desk, capsys):
     assert printed["data"]["init_args"]["apps"] == 7 and printed["sampling"]["seeds"] == list(range(42, 49))
 
 
+def test_threads_are_those_asked_for(desk):
+    assert desk("fit", "--run.threads=2") == 0 and torch.get_num_threads() == 2
+    assert desk("fit") == 0 and torch.get_num_threads() == 1  # as configs/pocket.yaml asks
+
+
 @pytest.mark.parametrize(
     "flag, message",
     [
         ("--run.name=a/b", "`run.name` must be a plain folder name"),
+        ("--run.threads=0", "`run.threads` must be at least 1 or null, got 0"),
         ("--study.seeds=[0,0]", "`study.seeds` must hold at least one value and no repeats"),
         ("--study.limit=0", "`study.limit` must be at least 1, got 0"),
         ("--sampling.temperature=-1", "`temperature` must be >= 0"),
@@ -293,6 +300,15 @@ def test_bad_settings_are_told_without_a_traceback(desk, flag, message, capsys):
         status = error.code
     assert status in (1, 2)
     assert message in capsys.readouterr().err
+
+
+def test_a_killed_run_does_not_count_as_finished(desk, monkeypatch, capsys):
+    def kill(cli):
+        raise SIGTERMException
+
+    monkeypatch.setattr(SwitchMemCLI, "before_fit", kill)
+    assert desk("fit") == 143
+    assert "stopped by SIGTERM" in capsys.readouterr().err
 
 
 # --- Weights & Biases ---
