@@ -21,6 +21,7 @@ class PlainProgress(ProgressBar):
         super().__init__()
         self.seconds = seconds
         self._last = 0.0
+        self._told = 0
         self._enabled = True
 
     def disable(self) -> None:
@@ -33,17 +34,24 @@ class PlainProgress(ProgressBar):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Start the clock."""
-        self._last = time.monotonic()
+        self._last, self._told = time.monotonic(), 0
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Say which epoch has ended, and its metrics."""
-        now = time.monotonic()
-        last = trainer.should_stop or trainer.current_epoch + 1 == trainer.max_epochs
-        if now - self._last >= self.seconds or last:
-            self._last = now
-            values = ", ".join(f"{name} {float(value):.4g}" for name, value in sorted(trainer.callback_metrics.items()))
-            limit = f" of {trainer.max_epochs}" if trainer.max_epochs and trainer.max_epochs > 0 else ""
-            self.print(f"epoch {trainer.current_epoch + 1}{limit}: {values}")
+        """Say which epoch has ended, and its metrics, if it is time."""
+        if time.monotonic() - self._last >= self.seconds:
+            self._tell(trainer, trainer.current_epoch + 1)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """The last epoch: only now is it known, since early stopping decides after the other callbacks."""
+        self._tell(trainer, trainer.current_epoch)
+
+    def _tell(self, trainer: Trainer, epoch: int) -> None:
+        if epoch == self._told:
+            return
+        self._last, self._told = time.monotonic(), epoch
+        values = ", ".join(f"{name} {float(value):.4g}" for name, value in sorted(trainer.callback_metrics.items()))
+        limit = f" of {trainer.max_epochs}" if trainer.max_epochs and trainer.max_epochs > 0 else ""
+        self.print(f"epoch {epoch}{limit}: {values}")
 
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Write a line, as `LightningModule.print` does."""

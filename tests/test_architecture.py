@@ -24,7 +24,7 @@ CORRIDOR: tuple[tuple[str, ...], ...] = (
     ("evaluation",),
     ("report",),
     ("settings", "runs"),
-    ("pipeline",),
+    ("pipeline", "expected"),
     ("cli",),
 )
 RANK = {room: rank for rank, rooms in enumerate(CORRIDOR) for room in rooms}

@@ -196,6 +196,12 @@ def test_a_checkpoint_goes_on_where_it_stopped_though_its_run_is_set_aside(desk)
     assert (desk.run / "previous" / "1" / "checkpoints" / "last.ckpt").is_file()
 
 
+def test_a_checkpoint_with_nothing_left_to_train_gives_its_weights(desk):
+    assert desk("fit", "--ckpt_path=last", "--study.seeds=[0]") == 0
+    weights = torch.load(desk.run / "previous" / "1" / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
+    assert torch.equal(Policy.load(desk.run / "policy").router.state_map.weight, weights["router.state_map.weight"])
+
+
 def test_a_checkpoint_that_is_not_there_lists_those_that_are(desk, capsys):
     assert desk("fit", "--ckpt_path=best") == 1
     assert "`--ckpt_path` must be a file or 'last', got 'best'" in (error := capsys.readouterr().err)

@@ -21,8 +21,9 @@ COMMAND = re.compile(r"python (?:\S*/)?train\.py (.*)")
 def commands():
     for document in DOCUMENTS:
         if document.is_file():
-            for found in COMMAND.finditer(document.read_text(encoding="utf-8")):
-                text = re.split(r"`|\s#", found[1])[0]
+            joined = document.read_text(encoding="utf-8").replace("\\\n", " ")
+            for found in COMMAND.finditer(joined):
+                text = " ".join(re.split(r"`|\s#", found[1])[0].split())
                 if "{" not in text and "..." not in text:
                     yield pytest.param(text, id=f"{document.name}: {text}")
 

@@ -1,4 +1,4 @@
-"""Stages: the same inputs find the same folder, other inputs never do, and unfinished work is not taken for finished."""
+"""Stages: the same inputs find the same folder, other inputs never do, unfinished work is not taken for finished."""
 
 import json
 import multiprocessing

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -107,9 +108,12 @@ class ActorSpec:
             OSError: if a hub id cannot be fetched.
         """
         from transformers import AutoImageProcessor, AutoModelForImageTextToText, PreTrainedTokenizerFast
+        from transformers.utils.logging import disable_progress_bar
 
         from switchmem.actors.vlm import VLMActor
 
+        if not sys.stderr.isatty():
+            disable_progress_bar()  # in a file, a bar is thousands of control characters
         folder = self.folder
         if folder is not None:
             _hash_files(folder, only_check=True)

@@ -129,9 +129,9 @@ class RouterTraining:
 
 
 def _checkpoint_of(trainer: Trainer) -> ModelCheckpoint | None:
-    """The callback that kept the best epoch; None in a `fast_dev_run`."""
+    """The callback that kept the best epoch; None in a `fast_dev_run`, or where a resumed run had nothing left to do."""
     kept = [c for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint) and c.monitor]
-    return next((c for c in reversed(kept) if c.best_model_path), None)
+    return next((c for c in reversed(kept) if Path(c.best_model_path).is_file()), None)
 
 
 def _best_weights(trainer: Trainer, module: RouterModule) -> dict[str, Any] | None:

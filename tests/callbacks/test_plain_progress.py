@@ -2,6 +2,7 @@
 
 import lightning as L
 import torch
+from lightning.pytorch.callbacks import EarlyStopping
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 from callbacks import PlainProgress
@@ -14,13 +15,13 @@ class Logging(BoringModel):
         return out
 
 
-def fit(seconds, epochs=3, enabled=True):
+def fit(seconds, epochs=3, enabled=True, more=()):
     bar = PlainProgress(seconds)
     if not enabled:
         bar.disable()
     trainer = L.Trainer(
         max_epochs=epochs, limit_train_batches=1, limit_val_batches=1, accelerator="cpu", logger=False,
-        enable_checkpointing=False, enable_model_summary=False, callbacks=[bar],
+        enable_checkpointing=False, enable_model_summary=False, callbacks=[*more, bar],
     )  # fmt: skip
     assert trainer.progress_bar_callback is bar  # it takes the place of Lightning's own
     trainer.fit(Logging())
@@ -35,6 +36,12 @@ def test_one_line_per_epoch_without_control_characters(capsys):
 def test_seldom_lines_but_always_the_last(capsys):
     fit(seconds=1e6)
     assert [line for line in capsys.readouterr().out.splitlines() if line] == ["epoch 3 of 3: train/loss 0.5"]
+
+
+def test_the_last_epoch_is_told_when_early_stopping_chooses_it(capsys):
+    stop = EarlyStopping("train/loss", patience=1, check_on_train_epoch_end=True)
+    fit(seconds=1e6, epochs=9, more=[stop])
+    assert [line for line in capsys.readouterr().out.splitlines() if line] == ["epoch 2 of 9: train/loss 0.5"]
 
 
 def test_disabled_says_nothing(capsys):

@@ -1,0 +1,48 @@
+"""Errors that end a run without a traceback, since their message tells a user everything."""
+
+from __future__ import annotations
+
+from switchmem.actors.grammars.base import GrammarError
+from switchmem.actors.sampling import SamplingError
+from switchmem.actors.spec import ActorSpecError
+from switchmem.arguments import ArgumentsError
+from switchmem.benchmarks import DataError
+from switchmem.harvest import HarvestError
+from switchmem.learner import LearnerError
+from switchmem.memory.embedder import EmbedderError
+from switchmem.policy import PolicyError
+from switchmem.preference import PreferenceError
+from switchmem.prompts import PromptError
+from switchmem.runs import RunError
+from switchmem.settings import SettingsError
+from switchmem.stages import StageError
+from switchmem.steps import RecordError
+
+EXPECTED = (
+    ActorSpecError,
+    ArgumentsError,
+    DataError,
+    EmbedderError,
+    GrammarError,
+    HarvestError,
+    LearnerError,
+    PolicyError,
+    PreferenceError,
+    PromptError,
+    RecordError,
+    RunError,
+    SamplingError,
+    SettingsError,
+    StageError,
+)
+
+
+def explained(error: BaseException | None) -> BaseException | None:
+    """The error itself, or the expected one that it was raised from: the parser wraps some. None if there is none.
+
+    >>> explained(KeyError("x")) is None
+    True
+    """
+    while error is not None and not isinstance(error, EXPECTED):
+        error = error.__cause__ or error.__context__
+    return error
