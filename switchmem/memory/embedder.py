@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
+from sklearn.feature_extraction.text import HashingVectorizer
+from sklearn.preprocessing import normalize
 from torch import Tensor
 
 # Chinese and Japanese are written without blanks, so each of their characters counts as a word.
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
+_WORD = r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+"
 Floats = NDArray[np.floating[Any]]
 
 _COLUMNS, _ROWS, _CELL = 16, 24, 4  # the layout grid, and pixels per cell edge; phones are taller than wide
@@ -73,11 +73,12 @@ class Embedder(ABC):
 class HashingEmbedder(Embedder):
     r"""A deterministic embedder without weights.
 
-    **Text.** Word 1-grams and 2-grams, counted as ``1 + log(count)`` and hashed with a sign into E buckets. The first
-    line, where the instruction stands, and the rest, the state, are scaled to length 1 on their own and then
-    added with weights ``instruction_weight`` and 1, since a long state would drown the instruction otherwise. At the
-    default 3, the cosine of two texts is about 0.9 times that of their instructions plus 0.1 times that of their
-    states: of demonstrations with the same instruction, the one on the most similar screen is nearest.
+    **Text.** Word 1-grams and 2-grams, hashed with a sign into E buckets by scikit-learn's ``HashingVectorizer``; a
+    bucket's count x becomes ``sign(x) log(1 + |x|)``. The first line, where the instruction stands, and the rest, the
+    state, are scaled to length 1 on their own and then added with weights ``instruction_weight`` and 1, since a long
+    state would drown the instruction otherwise. At the default 3, the cosine of two texts is about 0.9 times that of
+    their instructions plus 0.1 times that of their states: of demonstrations with the same instruction, the one on the
+    most similar screen is nearest.
 
     **Image.** Colour and edge strength of a 16 x 24 grid over the screen, through a fixed random projection to E.
 
@@ -106,7 +107,7 @@ class HashingEmbedder(Embedder):
             )
         self._dim = dim
         self.instruction_weight = instruction_weight
-        self.name = f"hashing-v1-{dim}-{instruction_weight:g}"
+        self.name = f"hashing-v2-{dim}-{instruction_weight:g}"
 
     @property
     def dim(self) -> int:
@@ -115,35 +116,39 @@ class HashingEmbedder(Embedder):
 
     def texts(self, texts: Sequence[str]) -> Tensor:
         """``[B, E]`` float32 of ``B`` texts."""
-        return self._stack([self._text(text) for text in texts])
+        return self._stack(self._text_rows(texts))
 
     def multimodal(self, items: Sequence[tuple[str, Image.Image]]) -> Tensor:
         """``[B, E]`` float32 of ``B`` screenshots with their texts; an empty text embeds the picture alone."""
         rows = []
-        for text, image in items:
+        for (text, image), words in zip(items, self._text_rows([text for text, _ in items]), strict=True):
             row = _unit(layout_descriptor(image) @ self._projection)
-            rows.append(_unit(row + self._text(text)) if text else row)
+            rows.append(_unit(row + words) if text else row)
         return self._stack(rows)
 
-    def _stack(self, rows: list[Floats]) -> Tensor:
+    def _stack(self, rows: Sequence[Floats] | Floats) -> Tensor:
         # Row by row in float64, then rounded once: a vector does not depend on the batch it came in.
         return torch.from_numpy(np.array(rows, dtype=np.float32).reshape(len(rows), self._dim))
 
-    def _text(self, text: str) -> Floats:
-        head, _, rest = text.strip().partition("\n")
-        vector = self.instruction_weight * self._bag(head) + self._bag(rest)
-        if not vector.any():  # no word at all; a bucket of its own keeps the length at 1
-            vector[_bucket("\0empty", self._dim)[0]] = 1.0
-        return _unit(vector)
+    def _text_rows(self, texts: Sequence[str]) -> Floats:
+        if not texts:  # which scikit-learn refuses
+            return np.zeros((0, self._dim))
+        heads, _, rests = zip(*(text.strip().partition("\n") for text in texts), strict=True)
+        rows = normalize(self.instruction_weight * self._bags(heads) + self._bags(rests)).toarray()
+        rows[~rows.any(axis=1), 0] = 1.0  # no word at all: the first bucket keeps the length at 1
+        return rows
 
-    def _bag(self, text: str) -> Floats:
-        words = _WORD.findall(text.casefold())
-        vector = np.zeros(self._dim)
-        counts = Counter(words) + Counter(f"{a} {b}" for a, b in zip(words, words[1:], strict=False))
-        for gram, count in counts.items():
-            index, sign = _bucket(gram, self._dim)
-            vector[index] += sign * (1.0 + math.log(count))
-        return _unit(vector) if vector.any() else vector
+    def _bags(self, texts: Sequence[str]) -> Any:
+        """Sparse ``[B, E]``, each row of length 1, or 0 where there is no word."""
+        counts = self._vectorizer.transform(texts)
+        counts.data = np.sign(counts.data) * np.log1p(np.abs(counts.data))
+        return normalize(counts)
+
+    @cached_property
+    def _vectorizer(self) -> HashingVectorizer:
+        return HashingVectorizer(
+            n_features=self._dim, preprocessor=str.casefold, token_pattern=_WORD, ngram_range=(1, 2), norm=None
+        )
 
     @cached_property
     def _projection(self) -> Floats:
@@ -152,12 +157,6 @@ class HashingEmbedder(Embedder):
         width = -(-self._dim // 8)
         bits = np.frombuffer(hashlib.shake_256(b"switchmem layout projection").digest(n * width), dtype=np.uint8)
         return np.unpackbits(bits.reshape(n, width), axis=1)[:, : self._dim] * 2.0 - 1.0
-
-
-@lru_cache(maxsize=1 << 17)
-def _bucket(gram: str, dim: int) -> tuple[int, float]:
-    value = int.from_bytes(hashlib.blake2b(gram.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
-    return (value >> 1) % dim, 1.0 if value & 1 else -1.0
 
 
 def _unit(vector: Floats) -> Floats:

@@ -1,7 +1,7 @@
 """From sampled scores and hidden-state shifts to the router's soft preference targets."""
 
 from switchmem.preference.estimator import FOLDS, N_COMPONENTS, PreferenceEstimator, fit_targets, group_folds
-from switchmem.preference.probe import auroc, layer_auroc
+from switchmem.preference.probe import layer_auroc
 from switchmem.preference.utilities import AGREE, PreferenceError, Utilities, stable_preference, utilities
 
 __all__ = [
@@ -11,7 +11,6 @@ __all__ = [
     "PreferenceError",
     "PreferenceEstimator",
     "Utilities",
-    "auroc",
     "fit_targets",
     "group_folds",
     "layer_auroc",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
+from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GroupKFold
+from sklearn.preprocessing import StandardScaler
 
-from switchmem.preference.linear import logistic, principal_axes, standardiser
 from switchmem.preference.utilities import (
     Bools,
     Floats,
@@ -34,6 +39,7 @@ from switchmem.stages import write_json
 
 N_COMPONENTS = 64
 FOLDS = 5
+_MAX_ITER = 10_000  # L-BFGS needs some 30 to 150 to reach float64's resolution of the loss
 _ARRAYS = ("mean", "scale", "components", "coef", "intercept")
 _FORMAT = "switchmem.preference/1"
 _log = logging.getLogger(__name__)
@@ -46,7 +52,7 @@ class PreferenceEstimator:
     Args:
         mean: [D], mean of the shifts it was fitted on.
         scale: [D], their standard deviation; 1 where a feature is constant.
-        components: [C, D], orthonormal principal axes of the standardised shifts.
+        components: [C, D], orthonormal principal axes of the standardised shifts, the largest entry of each positive.
         coef: [C], weights of the logistic regression, > 0 towards Image.
         intercept: [], its intercept.
         counts: steps it saw (`steps`, `tied`, `text`, `image`) and its `components`.
@@ -100,7 +106,7 @@ class PreferenceEstimator:
             counts: what to remember about the steps.
 
         Raises:
-            PreferenceError: if `n_components` or `c` is out of range.
+            PreferenceError: if `n_components` or `c` is out of range, or the regression does not converge.
         """
         if n_components < 1 or not c > 0:
             raise PreferenceError(f"`n_components` must be >= 1 and `c` > 0, got {n_components} and {c}.")
@@ -109,11 +115,15 @@ class PreferenceEstimator:
             _log.warning(
                 "PCA keeps %d of %d components: %d non-tied steps of %d features.", kept, n_components, *d.shape
             )
-        mean, scale = standardiser(d)
-        standardised = (d - mean) / scale
-        components = principal_axes(standardised, kept)
-        coef, intercept = logistic(standardised @ components.T, labels, c)
-        return cls(mean, scale, components, coef, np.array(intercept), {**counts, "components": kept})
+        scaler = StandardScaler()
+        # Both solvers are exact and draw nothing at random, which "auto" may; each is the fast one on its side.
+        pca = PCA(kept, svd_solver="covariance_eigh" if len(d) >= d.shape[1] else "full")
+        with np.errstate(invalid="ignore"):  # the explained share, unused here, is 0 / 0 where no feature varies
+            projected = pca.fit_transform(scaler.fit_transform(d))
+        regression = _regression(projected, labels, c)
+        mean = scaler.mean_ + scaler.scale_ * pca.mean_  # PCA centres again what rounding left of the first centring
+        coef, intercept = regression.coef_[0], np.array(regression.intercept_[0])
+        return cls(mean, scaler.scale_, pca.components_, coef, intercept, {**counts, "components": kept})
 
     def decision(self, d: Values) -> Floats:
         """Soft preference of each shift.
@@ -239,13 +249,13 @@ def group_folds(groups: Groups, folds: int) -> NDArray[np.int64]:
     """
     if folds < 2:
         raise PreferenceError(f"`folds` must be >= 2, got {folds}.")
-    names, member, sizes = np.unique(np.asarray(groups, dtype=np.str_), return_inverse=True, return_counts=True)
-    load = np.zeros(min(folds, len(names)), dtype=np.int64)
+    names = np.asarray(groups, dtype=np.str_)
     fold_of = np.zeros(len(names), dtype=np.int64)
-    for name in np.argsort(-sizes, kind="stable"):
-        fold_of[name] = load.argmin()
-        load[fold_of[name]] += sizes[name]
-    return fold_of[member]
+    distinct = len(np.unique(names))
+    if distinct > 1:
+        for fold, (_, held) in enumerate(GroupKFold(min(folds, distinct)).split(names, groups=names)):
+            fold_of[held] = fold
+    return fold_of
 
 
 def as_matrix(name: str, values: Values) -> Floats:
@@ -270,3 +280,15 @@ def _shifts_and_gaps(d: Values, delta: Values) -> tuple[Floats, Floats]:
     if not np.isfinite(gaps).all():
         raise PreferenceError(f"`delta` must be finite, got {int((~np.isfinite(gaps)).sum())} values that are not.")
     return shifts, gaps
+
+
+def _regression(x: Floats, labels: Bools, c: float) -> LogisticRegression:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        try:
+            return LogisticRegression(C=c, solver="lbfgs", tol=1e-8, max_iter=_MAX_ITER).fit(x, labels)
+        except ConvergenceWarning as warning:
+            raise PreferenceError(
+                f"Logistic regression must converge in {_MAX_ITER} iterations, got {len(x)} steps of {x.shape[1]} "
+                f"components at c={c}: {str(warning).splitlines()[0]} Lower `c`."
+            ) from warning

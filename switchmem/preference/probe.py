@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+from sklearn.metrics import roc_auc_score
 
 from switchmem.preference.estimator import FOLDS, N_COMPONENTS, PreferenceEstimator, as_matrix, group_folds
 from switchmem.preference.utilities import Groups, Values, check_length
@@ -61,28 +62,5 @@ def layer_auroc(
         for train, test in splits if not undefined else ():
             probe = PreferenceEstimator.fit_labels(shifts[train], wanted[train], n_components, c, {})
             scores[test] = probe.decision(shifts[test])
-        result[layer] = math.nan if undefined else auroc(scores, wanted)
+        result[layer] = math.nan if undefined else float(roc_auc_score(wanted, scores))
     return result
-
-
-def auroc(scores: Values, labels: Values) -> float:
-    """Probability that a positive scores above a negative, ties counting one half.
-
-    Args:
-        scores: [n], finite.
-        labels: [n], bool.
-
-    Returns:
-        AUROC in [0, 1]; NaN with a single class.
-
-    >>> auroc([0.1, 0.4, 0.35, 0.8], [False, False, True, True])
-    0.75
-    """
-    positive = np.asarray(labels, dtype=np.bool_)
-    _, place, counts = np.unique(np.asarray(scores, dtype=np.float64), return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
-    n_positive = int(positive.sum())
-    pairs = n_positive * (len(positive) - n_positive)
-    if pairs == 0:
-        return math.nan
-    return float((ranks[positive].sum() - n_positive * (n_positive + 1) / 2) / pairs)

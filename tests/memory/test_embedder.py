@@ -1,6 +1,5 @@
 """Hashing vectors against a plain-loop reference; properties of the space; the trained embedder's edges."""
 
-import hashlib
 import math
 import re
 
@@ -33,16 +32,33 @@ def screen(colour=(250, 250, 250), top=(30, 60, 200), size=(90, 160), rows=5):
     return picture
 
 
+def murmur3(data: bytes) -> int:
+    """MurmurHash3 x86 32-bit with seed 0, as a signed number, after its public definition."""
+
+    def mixed(k: int) -> int:
+        k = k * 0xCC9E2D51 & 0xFFFFFFFF
+        return (k << 15 | k >> 17) * 0x1B873593 & 0xFFFFFFFF
+
+    h, whole = 0, len(data) // 4 * 4
+    for at in range(0, whole, 4):
+        h ^= mixed(int.from_bytes(data[at : at + 4], "little"))
+        h = ((h << 13 | h >> 19) & 0xFFFFFFFF) * 5 + 0xE6546B64 & 0xFFFFFFFF
+    h = (h ^ mixed(int.from_bytes(data[whole:], "little"))) ^ len(data)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
+        h = (h ^ h >> shift) * factor & 0xFFFFFFFF
+    return h - (1 << 32) if h >> 31 else h
+
+
 def reference(text: str, dim: int, weight: float) -> np.ndarray:
     """The documented definition of a text's vector, in plain loops; ASCII words only."""
 
     def bag(part: str) -> list[float]:
         words = re.findall(r"\w+", part.lower())
-        grams = words + [words[i] + " " + words[i + 1] for i in range(len(words) - 1)]
         vector = [0.0] * dim
-        for gram in set(grams):
-            number = int(hashlib.blake2b(gram.encode(), digest_size=8).hexdigest(), 16)
-            vector[(number // 2) % dim] += (1 if number % 2 else -1) * (1 + math.log(grams.count(gram)))
+        for gram in words + [words[i] + " " + words[i + 1] for i in range(len(words) - 1)]:
+            number = murmur3(gram.encode())
+            vector[abs(number) % dim] += 1 if number >= 0 else -1
+        vector = [math.copysign(math.log(1 + abs(v)), v) for v in vector]
         length = math.sqrt(sum(v * v for v in vector))
         return [v / length for v in vector] if length else vector
 
@@ -85,8 +101,9 @@ def test_nothing_to_embed_gives_no_rows():
 
 
 def test_text_without_a_word_is_embedded():
-    empty, marks = EMBEDDER.texts(["", " ?! \n --"])
-    assert torch.equal(empty, marks)
+    empty, marks, surrogate = EMBEDDER.texts(["", " ?! \n --", "\ud800"])
+    assert torch.equal(empty, marks) and torch.equal(empty, surrogate)
+    assert torch.equal(*EMBEDDER.texts(["Open \ud800 mail", "open mail"]))
 
 
 def test_instruction_is_not_drowned_by_a_long_state():
