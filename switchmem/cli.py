@@ -27,7 +27,7 @@ from lightning.pytorch import Callback, LightningDataModule, LightningModule, Tr
 from lightning.pytorch.callbacks import RichProgressBar
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger
-from lightning.pytorch.utilities.exceptions import SIGTERMException
+from lightning.pytorch.utilities.exceptions import MisconfigurationException, SIGTERMException
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from switchmem.actors.sampling import Sampling
@@ -151,10 +151,9 @@ class SwitchMemCLI(LightningCLI):
     # --- before anything is built ---
 
     def before_instantiate_classes(self) -> None:
-        """Stop where a checkpoint overrules the command; open the run folder; place what the trainer writes."""
+        """Stop where a checkpoint overrules the command; place what the trainer writes."""
         self._check_hyperparameters()
         self.resolved = self._resolved()
-        self._open_run()
         trainer = self.section.trainer
         if trainer.fast_dev_run and self.section.study.limit is None:
             self.section.study.limit = FAST_STEPS
@@ -196,7 +195,8 @@ class SwitchMemCLI(LightningCLI):
             + (f" (an earlier run with another config is now in {aside})" if aside else "")
         )
         if self.section.get("ckpt_path"):
-            self.section.ckpt_path = self.run_folder.moved(self.section.ckpt_path, aside)
+            moved = self.run_folder.moved(self.section.ckpt_path, aside)
+            self.section.ckpt_path = self.config_init[command].ckpt_path = moved
 
     def _place_wandb(self, arguments: Namespace) -> None:
         """Fill in what was left open: files go to the run folder, and the run is called as here."""
@@ -255,7 +255,11 @@ class SwitchMemCLI(LightningCLI):
         return type(self.model)(**arguments)
 
     def after_instantiate_classes(self) -> None:
-        """Put the study together and write where it comes from."""
+        """Open the run folder, put the study together and write where it comes from.
+
+        Only now: a command that cannot even be built leaves an earlier run where it is.
+        """
+        self._open_run()
         section = self.config_init[self.config.subcommand]
         if section.run.threads is not None:
             torch.set_num_threads(section.run.threads)
@@ -358,8 +362,8 @@ def main(args: ArgsType = None) -> int:
     except SIGTERMException:  # a SystemExit of status 0: a run that was killed would count as finished
         sys.stderr.write("stopped by SIGTERM. What was harvested is kept; the same command goes on from there.\n")
         return 128 + signal.SIGTERM
-    except (*EXPECTED, ValueError) as error:
-        told = explained(error)
+    except (*EXPECTED, MisconfigurationException, ValueError) as error:
+        told = error if isinstance(error, MisconfigurationException) else explained(error)
         if told is None:
             raise
         sys.stderr.write(f"error: {told}\n")

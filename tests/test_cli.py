@@ -133,6 +133,13 @@ def test_a_changed_setting_runs_again_from_there(desk):
     assert len(desk.loads) == 1
 
 
+def test_a_command_that_cannot_be_built_leaves_the_run_where_it_is(desk, capsys):
+    before = {p: p.stat().st_mtime_ns for p in desk.run.rglob("*")}
+    assert desk("fit", "--trainer.accelerator=gpu", "--model.init_args.lr=0.5") == 1
+    assert capsys.readouterr().err.startswith("error: No supported gpu backend found")
+    assert {p: p.stat().st_mtime_ns for p in desk.run.rglob("*")} == before
+
+
 def test_another_config_sets_the_earlier_run_aside(desk, capsys):
     policy = (desk.run / "policy" / "model.safetensors").read_bytes()
     assert desk("fit", "--model.init_args.lr=0.01") == 0
@@ -213,7 +220,7 @@ def test_without_a_preference_it_stops_keeps_the_harvest_and_prints_the_counts(t
     assert desk("fit") == 1
     captured = capsys.readouterr()
     assert "tied, 0 prefer Text, 0 prefer Image; unparsable answers: " in captured.out
-    assert "error: `delta` must hold steps that prefer Text and steps that prefer Image" in captured.err
+    assert "error: a preference must have steps that prefer Text and steps that prefer Image" in captured.err
     assert (desk.run / "data_report.json").is_file()
     (harvest,) = (tmp_path / "runs" / "stages").glob("harvest-*")
     assert (harvest / "manifest.json").is_file() and json.loads((harvest / "stage.json").read_text())["complete"]

@@ -129,7 +129,7 @@ class RouterTraining:
 
 
 def _checkpoint_of(trainer: Trainer) -> ModelCheckpoint | None:
-    """The callback that kept the best epoch; None in a `fast_dev_run`, or where a resumed run had nothing left to do."""
+    """The callback that kept the best epoch; None in a `fast_dev_run`, or if a resumed run had nothing left to do."""
     kept = [c for c in trainer.checkpoint_callbacks if isinstance(c, ModelCheckpoint) and c.monitor]
     return next((c for c in reversed(kept) if Path(c.best_model_path).is_file()), None)
 

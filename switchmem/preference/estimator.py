@@ -84,7 +84,7 @@ class PreferenceEstimator:
         counts = count_preferences(gaps)
         if not counts["text"] or not counts["image"]:
             raise PreferenceError(
-                "`delta` must hold steps that prefer Text and steps that prefer Image, got "
+                "a preference must have steps that prefer Text and steps that prefer Image, got "
                 f"{counts['steps']} steps: {counts['tied']} tied, {counts['text']} prefer Text, {counts['image']} "
                 "prefer Image. Harvest more steps, or look at the raw answers: an actor whose answers cannot be "
                 "parsed ties everywhere."
