@@ -100,6 +100,11 @@ class TrajectoriesDataModule(StepsDataModule):
             raise DataError(
                 f"`root` must be a folder or file of recorded runs, got {self.root.absolute()}. Check the path."
             )
+        if self.stages.root.absolute().is_relative_to(self.root.absolute()):
+            raise DataError(
+                f"`root` must not hold what runs write, got {self.root.absolute()} with {self.stages.root} in it. "
+                "Choose another folder for the runs: `run.dir`."
+            )
         facts = [(str(f.relative_to(self.root)), f.stat().st_size, f.stat().st_mtime_ns) for f in files]
         return {
             "format": self.format,

@@ -17,7 +17,7 @@ from torch import Tensor
 from switchmem.console import quiet, say
 from switchmem.harvest import Harvest
 from switchmem.memory.views import Condition
-from switchmem.preference import fit_targets, layer_auroc, stable_preference, utilities
+from switchmem.preference import PreferenceError, fit_targets, layer_auroc, stable_preference, utilities
 from switchmem.settings import StudySettings
 from switchmem.stages import Stage, write_json
 
@@ -73,14 +73,17 @@ def make_targets(harvest: Harvest, settings: StudySettings, stage: Stage) -> Tar
     """Fit the targets, unless the stage holds them already. The counts are printed either way.
 
     Raises:
-        PreferenceError: if no step is non-tied, or all prefer the same modality.
+        PreferenceError: if no step is non-tied, or all prefer the same modality. The harvest stays as it is.
     """
     pair = utilities(harvest.scores(TEXT), harvest.scores(IMAGE))
     say(describe(pair.counts, harvest))
     with stage.lock():
         if not stage.complete:
             folder = stage.begin()
-            _fit(harvest, settings, folder).save(folder)
+            try:
+                _fit(harvest, settings, folder).save(folder)
+            except PreferenceError as error:
+                raise PreferenceError(f"{error} What was harvested is kept in {harvest.folder}.") from error
             stage.finish(**pair.counts)
     return Targets.load(stage.folder)
 
@@ -135,7 +138,7 @@ def describe(counts: Mapping[str, int], harvest: Harvest) -> str:
         f"preference: {counts['steps']} steps of {len(set(harvest.trajectories))} trajectories: {counts['tied']} tied, "
         f"{counts['text']} prefer Text, {counts['image']} prefer Image; {unparsable(harvest)}"
     ]
-    if n_pref < FEW:
+    if 0 < n_pref < FEW:
         lines.append(f"note: with {n_pref} non-tied steps, what follows shows that the path runs and nothing else.")
     return "\n".join(lines)
 
