@@ -39,7 +39,7 @@ from switchmem.learner import RouterModule
 from switchmem.pipeline import Study, Workshop, best_checkpoint, validated
 from switchmem.resolved import differing, ignored_by_test, router_settings
 from switchmem.router import Target
-from switchmem.runs import RunError, RunFolder
+from switchmem.runs import RunError, RunFolder, release_folders
 from switchmem.settings import MemorySettings, RunSettings, StudySettings
 from switchmem.stages import Stages
 
@@ -187,6 +187,7 @@ class SwitchMemCLI(LightningCLI):
     @rank_zero_only
     def _open_run(self) -> None:
         command = str(self.config.subcommand)
+        self.run_folder.hold()
         if self.section.trainer.fast_dev_run and command == "fit":
             shutil.rmtree(self.run_folder.path, ignore_errors=True)
         aside = self.run_folder.start(command, yaml.safe_dump(self.resolved, sort_keys=False, allow_unicode=True))
@@ -368,4 +369,6 @@ def main(args: ArgsType = None) -> int:
             raise
         sys.stderr.write(f"error: {told}\n")
         return 1
+    finally:
+        release_folders()
     return 0

@@ -12,7 +12,7 @@ ELSEWHERE: Mapping[str, frozenset[str]] = {
     "model": frozenset({"target"}),
     # where, on what and how loudly a router is trained
     "trainer": frozenset(
-        "accelerator devices num_nodes strategy logger default_root_dir profiler num_sanity_val_steps "
+        "accelerator strategy logger default_root_dir profiler num_sanity_val_steps "
         "log_every_n_steps enable_checkpointing enable_progress_bar enable_model_summary "
         "limit_test_batches limit_predict_batches".split()
     ),
@@ -26,7 +26,8 @@ MEASURED: Mapping[str, frozenset[str]] = {
     "model": frozenset(),
     "sampling": frozenset({"max_new_tokens"}),
     "study": frozenset({"bootstrap", "limit"}),
-    "trainer": ELSEWHERE["trainer"],
+    "trainer": ELSEWHERE["trainer"] | {"devices", "num_nodes"},
+    "data": ELSEWHERE["data"],
 }
 """Arguments that `test` does not ignore."""
 
@@ -83,9 +84,11 @@ def ignored_by_test(fitted: Mapping[str, Any], asked: Mapping[str, Any]) -> dict
     """
 
     def decided(config: Mapping[str, Any]) -> dict[str, Any]:
-        kept = {name: config.get(name) or {} for name in ("model", "sampling", "study", "trainer")}
+        kept = {name: config.get(name) or {} for name in MEASURED}
         flat = {name: flatten(values) for name, values in kept.items()}
-        return {name: {k: v for k, v in flat[name].items() if k not in MEASURED[name]} for name in flat}
+        return {
+            name: {k: v for k, v in flat[name].items() if k.rpartition(".")[2] not in MEASURED[name]} for name in flat
+        }
 
     return differing(decided(fitted), decided(asked))
 

@@ -7,6 +7,7 @@ runs/pocket/
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
 import subprocess
@@ -15,7 +16,7 @@ import time
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from switchmem.stages import write_json
 
@@ -33,6 +34,10 @@ PACKAGES = (
     "pillow",
 )
 PREVIOUS = "previous"
+
+
+_HELD: dict[Path, IO[str]] = {}
+"""Locks of the folders that this process writes; they go with it."""
 
 
 class RunError(ValueError):
@@ -57,6 +62,26 @@ class RunFolder:
     def file(self, stem: str, command: str, suffix: str) -> Path:
         """``config.yaml`` of `fit`; the other commands keep theirs beside it, as ``config.test.yaml``."""
         return self.path / (f"{stem}.{suffix}" if command == "fit" else f"{stem}.{command}.{suffix}")
+
+    def hold(self) -> None:
+        """Keep other processes from writing into the folder until `release_folders`, or until this one ends.
+
+        Raises:
+            RunError: if another process is at work in it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        if self.path in _HELD:
+            return
+        handle = (self.path / ".lock").open("a")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            handle.close()
+            raise RunError(
+                f"`run.name` must be a run that nothing else writes, got {self.path}, where another process is at "
+                "work. Wait for it, or choose another name."
+            ) from None
+        _HELD[self.path] = handle
 
     def start(self, command: str, config: str) -> Path | None:
         """Create the folder and write the resolved config into it.
@@ -83,7 +108,7 @@ class RunFolder:
         target = self.path / PREVIOUS / str(max(self._numbers(), default=0) + 1)
         target.mkdir(parents=True)
         for entry in self.path.iterdir():
-            if entry.name != PREVIOUS:
+            if entry.name not in (PREVIOUS, ".lock"):
                 entry.rename(target / entry.name)
         return target
 
@@ -109,6 +134,12 @@ class RunFolder:
         values = {**provenance(), **facts}
         write_json(self.file("provenance", command, "json"), values)
         return values
+
+
+def release_folders() -> None:
+    """Let go of every folder that this process held."""
+    while _HELD:
+        _HELD.popitem()[1].close()
 
 
 def provenance() -> dict[str, Any]:

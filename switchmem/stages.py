@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +132,12 @@ class Stage:
         with open(self.root / f".{self.key}.lock", "a") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield
+
+
+def digest_of(path: Path) -> str:
+    """32 hexadecimal digits that change with any byte of a file."""
+    with path.open("rb") as file:
+        return file_digest(file, "blake2b").hexdigest()[:32]
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ def _hash_files(folder: Path, only_check: bool = False) -> str:
         )
     digest = hashlib.blake2b(digest_size=16)
     for path in () if only_check else sorted(folder.iterdir()):
-        if path.is_file() and path.suffix in {".json", ".safetensors", ".jinja", ".txt"}:
+        if path.is_file():
             digest.update(f"{path.name} {path.stat().st_size};".encode())
             with path.open("rb") as file:
                 digest.update(hashlib.file_digest(file, "blake2b").digest())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,28 @@ def merge(
     return manifest
 
 
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise HarvestError(f"{folder} must be a finished harvest, got: {error}. Run the harvest again.") from error
+
+
+def _check_manifest(folder: Path, shards: Sequence[Shard], found: set[str]) -> None:
+    """A finished harvest must still be what its manifest says: a lost or altered shard would change every result."""
+    manifest = _read_manifest(folder)
+    again = f"Delete {folder / MANIFEST} and {folder / 'stage.json'} and run again: only what is missing is redone."
+    lost = sorted(set(manifest["step_ids"]) - found)
+    if lost or len(found) != len(manifest["step_ids"]):
+        raise HarvestError(
+            f"{folder} must hold the {len(manifest['step_ids'])} steps of its manifest, got {len(found)}"
+            + (f", without {lost[0]!r}" if lost else "")
+            + f". {again}"
+        )
+    for shard in shards:
+        shard.check(digest=True)
+
+
 def _parse_failures(shards: Iterable[Shard]) -> dict[str, dict[str, int]]:
     """Number of unparsable answers by condition and reason; every condition is listed."""
     failures: dict[str, Counter[str]] = {}
@@ -128,8 +150,11 @@ class Harvest:
                 f"{folder} must hold each step once, got {len(twice)} more than once, the first {twice[0]!r}. "
                 "Delete the folder and harvest again."
             )
+        complete = cls.is_complete(folder)
+        if complete:
+            _check_manifest(folder, shards, set(counts))
         missing = tuple(sorted(set(expected_ids or ()) - set(counts)))
-        return cls(folder, shards, missing, cls.is_complete(folder) and not missing)
+        return cls(folder, shards, missing, complete and not missing)
 
     @staticmethod
     def is_complete(folder: str | Path) -> bool:
@@ -146,12 +171,7 @@ class Harvest:
         Raises:
             HarvestError: if the harvest is not complete.
         """
-        try:
-            return dict(json.loads((self.folder / MANIFEST).read_text(encoding="utf-8")))
-        except (OSError, ValueError) as error:
-            raise HarvestError(
-                f"{self.folder} must be a finished harvest, got: {error}. Run the harvest again."
-            ) from error
+        return _read_manifest(self.folder)
 
     @property
     def cosines(self) -> Tensor:

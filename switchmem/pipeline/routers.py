@@ -17,8 +17,9 @@ from switchmem.harvest import Harvest
 from switchmem.learner import RouterModule
 from switchmem.pipeline.targets import Targets
 from switchmem.pipeline.workshop import Workshop, best_checkpoint, validated
-from switchmem.policy import Policy, PolicyCard, choices, choose_threshold
+from switchmem.policy import Policy, PolicyCard, PolicyError, choices, choose_threshold
 from switchmem.router import PairwiseRouter, Target
+from switchmem.runs import RunError
 from switchmem.stages import Stage, write_json
 
 INPUTS = ("text", "image", "instruction", "screenshot")
@@ -45,6 +46,18 @@ class Recipe:
         """``dcoe-0``: names its folder in the run's policy."""
         return f"{self.target}-{self.seed}"
 
+    @property
+    def kept(self) -> bool:
+        """Whether it was trained before and can be read; a damaged one is trained again, and said to be."""
+        if not self.stage.complete:
+            return False
+        try:
+            Policy.load(self.stage.folder)
+        except PolicyError as error:
+            say(f"router {self.name}: trained again, since what was kept is damaged: {error}")
+            return False
+        return True
+
 
 def router_batch(harvest: Harvest) -> dict[str, Tensor]:
     """Everything a router may read of all `N` steps: the final block's state [N, D] and the embeddings [N, E]."""
@@ -67,8 +80,8 @@ class RouterTraining:
         self._data, self._batch, self._targets, self._workshop = data, batch, targets, workshop
 
     def main(self, recipe: Recipe, trainer: Trainer, module: RouterModule, ckpt_path: str | None) -> None:
-        """Train the run's own router with its own trainer, unless it is there and no checkpoint is given."""
-        if recipe.stage.complete and ckpt_path is None:
+        """Train the run's own router with its own trainer, unless it is there."""
+        if recipe.kept:
             say(f"router {recipe.name}: kept from {recipe.stage.folder}")
             return
         recipe.stage.begin()
@@ -78,7 +91,7 @@ class RouterTraining:
     def companion(self, recipe: Recipe) -> None:
         """Train another router with a fresh trainer of the same settings, unless it is there."""
         first = is_first_rank()
-        if recipe.stage.complete:
+        if recipe.kept:
             return
         folder = recipe.stage.begin() if first else recipe.stage.folder
         module = self._workshop.router(recipe.target)
@@ -102,6 +115,11 @@ class RouterTraining:
             module.load_state_dict(best)
         if module.router is None:
             raise RuntimeError("the trainer returned without building the router; report this with the config.")
+        if trainer.current_epoch < 1 and not trainer.fast_dev_run:  # type: ignore[attr-defined]
+            raise RunError(
+                f"`trainer.max_epochs` must leave at least one epoch to train, got {trainer.max_epochs}. An untrained "
+                "router is no policy."
+            )
         if is_first_rank():
             policy = self._policy(recipe, module.router)
             policy.save(recipe.stage.folder)

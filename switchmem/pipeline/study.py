@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from lightning.pytorch import LightningDataModule, Trainer
@@ -32,7 +33,7 @@ from switchmem.prompts import fingerprint as template_fingerprint
 from switchmem.router import Target
 from switchmem.runs import RunFolder
 from switchmem.settings import StudySettings
-from switchmem.stages import Stage, Stages
+from switchmem.stages import Stage, Stages, digest_of
 
 PREFERENCE, TEST = "preference", "test"
 SAMPLED = (Condition.TEXT, Condition.IMAGE)
@@ -176,20 +177,21 @@ class Study:
         }
         return self.stages.stage("targets", inputs)
 
-    def router_stage(self, target: Target, seed: int) -> Stage:
-        """The stage that holds the router of a target and a seed."""
+    def router_stage(self, target: Target, seed: int, ckpt_path: str | None = None) -> Stage:
+        """The stage that holds the router of a target and a seed; one that goes on from a checkpoint is another."""
         inputs = {
             "targets": self.targets_stage.key,
             "target": target,
             "seed": seed,
             "settings": dict(self.workshop.router_settings),
+            **({} if ckpt_path is None else {"checkpoint": digest_of(Path(ckpt_path))}),
         }
         return self.stages.stage("router", inputs)
 
-    def recipe(self, target: Target, seed: int) -> Recipe:
-        """The router of a target and a seed; after `prepare`."""
+    def recipe(self, target: Target, seed: int, ckpt_path: str | None = None) -> Recipe:
+        """The router of a target and a seed, trained from a checkpoint where one is given; after `prepare`."""
         card = PolicyCard(**self.identity(self._layer), target=target, seed=seed, n_pref=self.targets.n_pref)
-        return Recipe(target, seed, self.router_stage(target, seed), card)
+        return Recipe(target, seed, self.router_stage(target, seed, ckpt_path), card)
 
     def identity(self, layer: int) -> dict[str, Any]:
         """What a policy is bound to: actor, block, prompt template, embedder."""
@@ -203,12 +205,14 @@ class Study:
     def train(self, trainer: Trainer, module: RouterModule, ckpt_path: str | None = None) -> None:
         """Train the run's own router: the module's target with the first seed."""
         self._main: Target = module.target
-        self.training.main(self.recipe(self._main, self.settings.seeds[0]), trainer, module, ckpt_path)
+        self._own = self.recipe(self._main, self.settings.seeds[0], ckpt_path)
+        self.training.main(self._own, trainer, module, ckpt_path)
 
     def finish(self) -> None:
         """Train the companions and freeze the run's policy."""
         targets = dict.fromkeys([self._main, *self.settings.targets])
-        recipes = [self.recipe(target, seed) for target in targets for seed in self.settings.seeds]
+        companions = [self.recipe(target, seed) for target in targets for seed in self.settings.seeds][1:]
+        recipes = [self._own, *companions]
         for recipe in recipes[1:]:
             self.training.companion(recipe)
         if is_first_rank():
