@@ -96,6 +96,17 @@ class StepsDataModule(LightningDataModule):
     def fingerprint(self) -> Any:
         """Everything that decides which steps `read` gives, as plain JSON values."""
 
+    def write(self, stage: Stage, report: DataReport) -> None:
+        """Write the step stores of all parts into their stage; the default draws them from `read`, one after another.
+
+        A benchmark with files enough for all cores overrides this, and leaves what `write_parts` leaves.
+
+        Args:
+            stage: where to; an interrupted run may have left something there.
+            report: filled by the readers.
+        """
+        write_parts(self.read(report), stage, report)
+
     def allowed(self, part: str, query_ids: Sequence[str], bank_ids: Sequence[str]) -> Tensor | None:
         """Which demonstrations may be retrieved, bool ``[B, M]``; None, the default, allows all other trajectories."""
         return None
@@ -140,7 +151,7 @@ class StepsDataModule(LightningDataModule):
                 return
             report = DataReport()
             try:
-                write_parts(self.read(report), stage, report)
+                self.write(stage, report)
             except DataError as error:
                 if not report.faults:
                     raise

@@ -1,4 +1,4 @@
-"""The command line: ``python train.py {fit,harvest,test} --config pocket.yaml``.
+"""The command line: ``python train.py {prepare,harvest,fit,test} --config pocket.yaml``.
 
 LightningCLI with public hooks only. It parses, places everything that is written into one run folder, and hands over to
 `switchmem.pipeline.Study`, which holds the logic. The traps of the libraries below are met here:
@@ -70,7 +70,11 @@ def class_by_path(path: str) -> Any:
 
 
 class StudyTrainer(Trainer):
-    """Lightning's Trainer; `harvest` gives the command of that name its place on the command line."""
+    """Lightning's Trainer; methods named as commands give these their places on the command line."""
+
+    def prepare(self, model: LightningModule, datamodule: LightningDataModule | None = None) -> None:
+        """Write the benchmark's step shards; loads no model."""
+        raise RunError("`prepare` must be run by `python train.py prepare`, got a bare Trainer. Use the command.")
 
     def harvest(self, model: LightningModule, datamodule: LightningDataModule | None = None) -> None:
         """Harvest the frozen actor's states and sampled actions; trains nothing."""
@@ -109,6 +113,7 @@ class SwitchMemCLI(LightningCLI):
         """The commands, and the arguments of their methods that are no flags."""
         return {
             "fit": {"model", "train_dataloaders", "val_dataloaders", "datamodule", "weights_only"},
+            "prepare": {"model", "datamodule"},
             "harvest": {"model", "datamodule"},
             "test": {"model", "dataloaders", "datamodule", "ckpt_path", "verbose", "weights_only"},
         }
@@ -313,6 +318,11 @@ class SwitchMemCLI(LightningCLI):
     def after_fit(self) -> None:
         """Train the routers to compare with, and freeze all of them with their thresholds."""
         self.study.finish()
+        self._say_goodbye()
+
+    def prepare(self, model: RouterModule, datamodule: LightningDataModule) -> None:
+        """Write the step shards of all parts."""
+        self.study.prepare_steps()
         self._say_goodbye()
 
     def harvest(self, model: RouterModule, datamodule: LightningDataModule) -> None:

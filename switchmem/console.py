@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 MUTED = (
     # Lightning 2.6 calls a PyTorch function that newer releases rename; nothing to do with the run.
@@ -27,6 +29,9 @@ MUTED = (
 )
 ADVERTISEMENT = "💡 Tip:"
 
+Advance = Callable[[float, float], None]
+"""(work done, work in all) -> None, in any unit; called as often as one likes."""
+
 
 def is_first_rank() -> bool:
     """Whether this process writes what all ranks share."""
@@ -39,6 +44,43 @@ def say(text: str) -> None:
     """Print a line, on the first rank alone."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
+
+
+@contextmanager
+def progress(title: str, seconds: float = 10.0) -> Iterator[Advance]:
+    """A bar with an estimate of the time left; where nobody watches, a line now and then instead.
+
+    Args:
+        title: what is being done.
+        seconds: least time between two lines.
+    """
+    if not is_first_rank():
+        yield lambda done, total: None
+        return
+    if not sys.stdout.isatty():
+        yield _lines(title, seconds)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn()) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _lines(title: str, seconds: float) -> Advance:
+    start = told = time.monotonic()
+    begun: float | None = None  # what an earlier, interrupted run had done costs no time now
+
+    def advance(done: float, total: float) -> None:
+        nonlocal told, begun
+        begun = done if begun is None else begun
+        now = time.monotonic()
+        if now - told < seconds or not total:
+            return
+        told, rate = now, (done - begun) / (now - start)
+        left = f", about {(total - done) / rate:.0f} s left" if rate > 0 else ""
+        say(f"{title}: {100 * done / total:.0f} % after {now - start:.0f} s{left}")
+
+    return advance
 
 
 def _is_no_advertisement(record: logging.LogRecord) -> bool:

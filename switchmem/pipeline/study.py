@@ -71,6 +71,16 @@ class Study:
         self.data.place(stages, embedder)
         self._memory_keys: dict[str, str] = {}
 
+    # --- steps ---
+
+    @rank_zero_only
+    def prepare_steps(self) -> None:
+        """Write the step shards of all parts, unless they are there, and say what was left out."""
+        self.data.prepare_steps()
+        report = self.data.data_report()
+        report.save(self.run.data_report)
+        say(f"data: {report.summary()}; by id in {self.run.data_report}")
+
     # --- harvests ---
 
     def harvest(self, part: str) -> Harvest:

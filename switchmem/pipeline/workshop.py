@@ -27,6 +27,9 @@ class StudyData(Protocol):
     def place(self, stages: Stages, embedder: Embedder) -> None:
         """Set where stages lie and what embeds."""
 
+    def prepare_steps(self) -> None:
+        """Write the step shards of all parts."""
+
     def prepare_memory(self, part: str) -> None:
         """Read a part's steps, embed its bank and retrieve."""
 
