@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from switchmem.benchmarks.base import DataError, DataReport, Fault
@@ -96,15 +96,34 @@ def write_parts(parts: Mapping[str, PartSteps], stage: Stage, report: DataReport
         else:
             layout[name], written[id(steps)] = [name], name
             counts[name] = _write(steps, folder / name)
+    finish_parts(stage, layout, counts, report)
+
+
+def finish_parts(
+    stage: Stage, layout: Mapping[str, Sequence[str]], counts: Mapping[str, int], report: DataReport
+) -> None:
+    """Finish a stage whose step stores are written: their layout, ``data_report.json``, and the mark of completion.
+
+    Args:
+        stage: holds a store, a folder of the part's name, for each part that has steps of its own.
+        layout: for each part of `PARTS` the parts that it consists of; itself where it has a store. Parts that are left
+            out are as in `DEFAULTS`, and "test" may consist of none.
+        counts: steps of each store.
+        report: what the readers saw.
+
+    Raises:
+        DataError: if a store is empty, or parts consist of each other.
+    """
     empty = [name for name, count in counts.items() if not count]
     if empty:
         raise DataError(
             f"part {empty[0]!r} must have at least one step, got " + describe(counts) + f" ({report.summary()}). "
             "Add trajectories to the data, or change how it is split."
         )
-    write_json(folder / LAYOUT, {name: _stored(name, layout) for name in PARTS})
-    report.save(folder / REPORT)
-    stage.finish(steps=counts, kept=report.kept, faults=len(report.faults))
+    whole = {**DEFAULTS, **layout}
+    write_json(stage.folder / LAYOUT, {name: _stored(name, whole) for name in PARTS})
+    report.save(stage.folder / REPORT)
+    stage.finish(steps=dict(counts), kept=report.kept, faults=len(report.faults))
 
 
 def check_names(parts: Mapping[str, PartSteps]) -> None:
@@ -145,7 +164,7 @@ def _write(steps: Iterable[Step], folder: Path) -> int:
     return 0 if first is None else len(write_steps(itertools.chain([first], stream), folder))
 
 
-def _stored(name: str, layout: Mapping[str, list[str]], path: tuple[str, ...] = ()) -> list[str]:
+def _stored(name: str, layout: Mapping[str, Sequence[str]], path: tuple[str, ...] = ()) -> list[str]:
     """The stores behind a part, with the parts that it names resolved, in order and without repeats."""
     if name in path:
         raise DataError(

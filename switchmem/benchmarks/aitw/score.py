@@ -35,6 +35,13 @@ SWIPE_DISTANCE = 0.04  # a longer way from touch to lift is a swipe
 BOX_GROWTH = 1.4  # annotated boxes grow by this share of their height and width
 
 
+def _single(values: ArrayLike) -> Floats:
+    """Values in float32; what is smaller than any normal number is 0, as for the official code's compiler."""
+    rounded = np.array(values, np.float32)
+    rounded[np.abs(rounded) < np.finfo(np.float32).tiny] = 0
+    return rounded
+
+
 def _distance(one: Floats, other: Floats) -> Floats:
     """Euclidean distance of (y, x) points ``[..., 2]`` in float32, to the last bit as the official code gets it.
 
@@ -73,12 +80,12 @@ def _grow(boxes: Floats) -> Floats:
 def _flatten(boxes: ArrayLike | Sequence[ArrayLike], mask: ArrayLike | None) -> tuple[Floats, NDArray[np.int64]]:
     """All boxes ``[m, 4]`` and the pair that each belongs to ``[m]``."""
     if mask is not None or isinstance(boxes, np.ndarray):
-        padded = np.asarray(boxes, np.float32)
+        padded = _single(cast(ArrayLike, boxes))
         kept = np.ones(padded.shape[:2], bool) if mask is None else np.asarray(mask, bool)
         return padded[kept], np.nonzero(kept)[0]
     each = [np.asarray(some, np.float32).reshape(-1, 4) for some in cast(Sequence[ArrayLike], boxes)]
     owners = np.repeat(np.arange(len(each)), [len(some) for some in each])
-    return np.concatenate(each) if each else np.empty((0, 4), np.float32), owners
+    return _single(np.concatenate(each)), owners
 
 
 def match_actions(
@@ -97,7 +104,8 @@ def match_actions(
     when their touches are within 0.14 or in one enlarged box; two swipes when their main axes agree, whatever the
     sign, and a tie is vertical; a tap never matches a swipe. The rule is symmetric in its two actions.
 
-    Everything is float32 in the official code's order (`_distance` tells the one place where its compiler matters).
+    Everything is float32 in the official code's order, as JAX computes it on a CPU: `_distance` and `_single` tell where
+    its compiler matters.
     That code cannot take a screen without boxes; here such taps are compared by distance alone.
 
     Args:
@@ -123,8 +131,7 @@ def match_actions(
         >>> match_actions(taps, taps, home, [[0.6, 0.5], [-1, -1]], [[0.6, 0.5], [-1, -1]], home, [[], []])
         array([ True,  True])
     """
-    points = [np.asarray(each, np.float32).reshape(-1, 2) for each in (touch_1, lift_1, touch_2, lift_2)]
-    from_1, to_1, from_2, to_2 = points
+    from_1, to_1, from_2, to_2 = (_single(each).reshape(-1, 2) for each in (touch_1, lift_1, touch_2, lift_2))
     kinds_1, kinds_2 = np.asarray(type_1), np.asarray(type_2)
     screens = len(cast(Sequence[ArrayLike], boxes))
     if screens != len(from_1):
