@@ -104,8 +104,8 @@ def match_actions(
     when their touches are within 0.14 or in one enlarged box; two swipes when their main axes agree, whatever the
     sign, and a tie is vertical; a tap never matches a swipe. The rule is symmetric in its two actions.
 
-    Everything is float32 in the official code's order, as JAX computes it on a CPU: `_distance` and `_single` tell where
-    its compiler matters.
+    Everything is float32 in the official code's order, as JAX computes it on a CPU: `_distance` and `_single` tell
+    where its compiler matters.
     That code cannot take a screen without boxes; here such taps are compared by distance alone.
 
     Args:
