@@ -2,7 +2,7 @@
 
 import sys
 
-from switchmem.cli import main
-
 if __name__ == "__main__":
+    from switchmem.cli import main  # not above: worker processes import this file, and need none of it
+
     sys.exit(main())

@@ -8,21 +8,22 @@ member lies, its hash, and the light fields that retrieval and splits need witho
 from __future__ import annotations
 
 import hashlib
-import io
 import json
+import os
 import shutil
 import tarfile
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from switchmem.benchmarks.base import DataError, DataReport
 from switchmem.steps import RecordError, Screenshot, Step
 
 FORMAT = "switchmem-steps/1"
 INDEX = "index.json"
+STEPS_PER_SHARD = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,9 @@ class _Place:
     sha256: str
 
 
+_META_FIELDS, _PLACE_FIELDS = StepMeta.__slots__, _Place.__slots__
+
+
 def step_key(step_id: str) -> str:
     """File-name-safe key of a step: 32 hex digits. Ids hold slashes, quotes and hundreds of characters."""
     return hashlib.blake2b(step_id.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
@@ -68,41 +72,112 @@ def _suffix(data: bytes) -> str:
     )
 
 
-def _add_member(tar: tarfile.TarFile, name: str, data: bytes) -> int:
-    """Append one file and return the offset of its bytes. Nothing in the header depends on time or user."""
-    member = tarfile.TarInfo(name)  # mtime 0, owner 0, mode 0644
-    member.size = len(data)
-    offset = tar.offset + tarfile.BLOCKSIZE
-    tar.addfile(member, io.BytesIO(data))
-    return offset
+class ShardWriter:
+    """Writes steps into tars one after another, holding one step at a time.
+
+    Each tar has a temporary name until it is whole. Nothing in it depends on time, user or machine.
+
+    Args:
+        folder: an existing folder.
+        steps_per_shard: most steps of one tar, > 0.
+        first: number of the first tar, from 0: ``steps-00000.tar``.
+    """
+
+    def __init__(self, folder: Path, steps_per_shard: int = STEPS_PER_SHARD, first: int = 0) -> None:
+        if steps_per_shard < 1:
+            raise ValueError(f"`steps_per_shard` must be > 0, got {steps_per_shard}.")
+        self._folder, self._limit, self._number = Path(folder), steps_per_shard, first
+        self._file: BinaryIO | None = None
+        self._digest, self._offset, self._count = hashlib.sha256(), 0, 0
+        self.shards: list[dict[str, Any]] = []
+        self.rows: list[dict[str, Any]] = []
+
+    @property
+    def _name(self) -> str:
+        return f"steps-{self._number:05d}.tar"
+
+    @property
+    def _temporary(self) -> Path:
+        return self._folder / f"{self._name}.{os.getpid()}.tmp"
+
+    def add(self, step: Step) -> None:
+        """Append a step. Its picture is written as it is."""
+        picture, key = step.screenshot.data, step_key(step.step_id)
+        suffix = _suffix(picture)
+        record = json.dumps(step.to_dict(), ensure_ascii=True, separators=(",", ":")).encode("ascii")
+        if self._file is None:
+            self._file = self._temporary.open("wb")
+            self._digest, self._offset, self._count = hashlib.sha256(), 0, 0
+        meta = (step.step_id, step.trajectory, step.episode_id, step.index, step.category, step.instruction)
+        place = _Place(
+            shard=self._name,
+            json_offset=self._add_member(f"{key}.json", record),
+            json_size=len(record),
+            image_offset=self._add_member(f"{key}.{suffix}", picture),
+            image_size=len(picture),
+            width=step.screenshot.width,
+            height=step.screenshot.height,
+            sha256=hashlib.sha256(record + picture).hexdigest(),
+        )
+        self.rows.append(
+            dict(zip(_META_FIELDS, meta, strict=True)) | {name: getattr(place, name) for name in _PLACE_FIELDS}
+        )
+        self._count += 1
+        if self._count == self._limit:
+            self._end_shard()
+
+    def _add_member(self, name: str, data: bytes) -> int:
+        """Append one file and return the offset of its bytes."""
+        member = tarfile.TarInfo(name)  # mtime 0, owner 0, mode 0644
+        member.size = len(data)
+        offset = self._offset + tarfile.BLOCKSIZE
+        self._write(member.tobuf(tarfile.USTAR_FORMAT))
+        self._write(data)
+        self._write(bytes(-len(data) % tarfile.BLOCKSIZE))
+        return offset
+
+    def _write(self, data: bytes) -> None:
+        assert self._file is not None
+        self._file.write(data)
+        self._digest.update(data)
+        self._offset += len(data)
+
+    def _end_shard(self) -> None:
+        """Write the end mark of a tar, fill its last record, and give it its name."""
+        if self._file is None:
+            return
+        self._write(bytes(2 * tarfile.BLOCKSIZE))
+        self._write(bytes(-self._offset % tarfile.RECORDSIZE))
+        self._file.close()
+        self._file = None
+        self._temporary.replace(self._folder / self._name)
+        digest = self._digest.hexdigest()
+        self.shards.append({"name": self._name, "steps": self._count, "bytes": self._offset, "sha256": digest})
+        self._number += 1
+
+    def close(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """End the last tar and return the index's rows of all tars and of all steps."""
+        self._end_shard()
+        return self.shards, self.rows
+
+    def abandon(self) -> None:
+        """Remove a tar that is not whole; nothing where `close` was called."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._temporary.unlink()
 
 
-def _write_shard(steps: Sequence[Step], folder: Path, name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    rows = []
-    with tarfile.open(folder / name, "w", format=tarfile.USTAR_FORMAT) as tar:
-        for step in steps:
-            record = json.dumps(step.to_dict(), ensure_ascii=True, separators=(",", ":")).encode("ascii")
-            picture, key = step.screenshot.data, step_key(step.step_id)
-            place = _Place(
-                shard=name,
-                json_offset=_add_member(tar, f"{key}.json", record),
-                json_size=len(record),
-                image_offset=_add_member(tar, f"{key}.{_suffix(picture)}", picture),
-                image_size=len(picture),
-                width=step.screenshot.width,
-                height=step.screenshot.height,
-                sha256=hashlib.sha256(record + picture).hexdigest(),
-            )
-            meta = StepMeta(step.step_id, step.trajectory, step.episode_id, step.index, step.category, step.instruction)
-            rows.append(asdict(meta) | asdict(place))
-    with (folder / name).open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"name": name, "steps": len(steps), "bytes": (folder / name).stat().st_size, "sha256": digest}, rows
+def write_index(folder: Path, shards: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
+    """Write ``index.json`` from the rows of one or more writers, whole or not at all; it makes a folder a store."""
+    index = {"format": FORMAT, "shards": shards, "steps": rows}
+    temporary = folder / f"{INDEX}.{os.getpid()}.tmp"
+    temporary.write_text(json.dumps(index, ensure_ascii=True, indent=0), encoding="ascii")
+    temporary.replace(folder / INDEX)
 
 
-def _batches(steps: Iterable[Step], size: int) -> Iterator[list[Step]]:
-    """Lists of at most `size` steps; a step id that comes twice is refused."""
-    batch: list[Step] = []
+def _unique(steps: Iterable[Step]) -> Iterator[Step]:
+    """The same steps; an id that comes twice is refused."""
     seen: set[str] = set()
     for step in steps:
         if step.step_id in seen:
@@ -110,21 +185,16 @@ def _batches(steps: Iterable[Step], size: int) -> Iterator[list[Step]]:
                 f"`step_id` must be unique in a store, got {step.step_id!r} twice. Drop one in the reader."
             )
         seen.add(step.step_id)
-        batch.append(step)
-        if len(batch) == size:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+        yield step
 
 
-def write_steps(steps: Iterable[Step], folder: Path, steps_per_shard: int = 256) -> StepStore:
+def write_steps(steps: Iterable[Step], folder: Path, steps_per_shard: int = STEPS_PER_SHARD) -> StepStore:
     """Write steps as shards and an index. The same steps in the same order give the same bytes.
 
     Everything is written beside `folder` first and renamed at the end: a folder that exists is whole.
 
     Args:
-        steps: read once, never held together in memory beyond one shard.
+        steps: read once, one in memory at a time.
         folder: must not exist yet, or be empty.
         steps_per_shard: > 0.
 
@@ -135,28 +205,24 @@ def write_steps(steps: Iterable[Step], folder: Path, steps_per_shard: int = 256)
         DataError: if there is no step at all, or the folder already holds something.
         RecordError: if two steps share an id.
     """
-    if steps_per_shard < 1:
-        raise ValueError(f"`steps_per_shard` must be > 0, got {steps_per_shard}.")
     folder = Path(folder)
     if folder.exists() and any(folder.iterdir()):
         raise DataError(f"`folder` must be new or empty, got {folder}. Open it with StepStore, or remove it first.")
     temporary = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}.tmp")
+    writer = ShardWriter(temporary, steps_per_shard)
     temporary.mkdir(parents=True)
-    shards: list[dict[str, Any]] = []
-    rows: list[dict[str, Any]] = []
     try:
-        for number, batch in enumerate(_batches(steps, steps_per_shard)):
-            shard_row, step_rows = _write_shard(batch, temporary, f"steps-{number:05d}.tar")
-            shards.append(shard_row)
-            rows.extend(step_rows)
+        for step in _unique(steps):
+            writer.add(step)
+        shards, rows = writer.close()
         if not rows:
             raise DataError(
                 f"No step to write to {folder}: the split is empty. Check the split's name and the data's folder."
             )
-        index = {"format": FORMAT, "shards": shards, "steps": rows}
-        (temporary / INDEX).write_text(json.dumps(index, ensure_ascii=True, indent=0), encoding="ascii")
+        write_index(temporary, shards, rows)
         temporary.rename(folder)
     finally:
+        writer.abandon()
         if temporary.exists():
             shutil.rmtree(temporary)
     return StepStore(folder)

@@ -6,100 +6,93 @@ endian, often gzipped as a whole. Both checksums are masked CRC-32C and both are
 
 from __future__ import annotations
 
-import gzip
+import io
 import struct
-import zlib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias, cast
 
+import google_crc32c
 import numpy as np
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+from isal import igzip_lib
 from numpy.typing import NDArray
 
 from switchmem.steps import RecordError
 
-Bits: TypeAlias = NDArray[np.uint32]
 Feature: TypeAlias = list[bytes] | NDArray[np.float32] | NDArray[np.int64]
 
-_CASTAGNOLI = 0x82F63B78  # the polynomial of CRC-32C, bits reversed
+MAX_RECORD = 1 << 25
+"""Bytes of the longest record that is read. A raw 4K screenshot has 25 million; a damaged length can claim 2**64."""
+
+_DAMAGE: tuple[type[Exception], ...] = (RecordError, EOFError, cast(Any, igzip_lib.IsalError))
 _HEADER = struct.Struct("<QI")
 _CHECKSUM = struct.Struct("<I")
-
-
-def _byte_table() -> Bits:
-    table = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        table = np.where(table & 1, (table >> 1) ^ np.uint32(_CASTAGNOLI), table >> 1)
-    return table
-
-
-_TABLE = _byte_table()
-
-
-def _apply(operator: Bits, states: Bits) -> Bits:
-    """Multiply CRC states by a 32 x 32 matrix over GF(2); row i is the image of bit i."""
-    product = np.zeros_like(states)
-    for bit in range(32):
-        product ^= np.where((states >> np.uint32(bit)) & np.uint32(1), operator[bit], np.uint32(0))
-    return product
-
-
-def _append_zeros(count: int) -> Bits:
-    """The matrix that takes a CRC state past `count` zero bytes."""
-    unit = np.uint32(1) << np.arange(32, dtype=np.uint32)
-    power = _TABLE[unit & 0xFF] ^ (unit >> np.uint32(8))
-    result = unit
-    while count:
-        if count & 1:
-            result = _apply(power, result)
-        power = _apply(power, power)
-        count >>= 1
-    return result
-
-
-def crc32c(data: bytes) -> int:
-    """CRC-32C (Castagnoli) of some bytes.
-
-    A record holds a raw screenshot of megabytes, too much for a loop over bytes in Python. The bytes are cut
-    into lanes of one width whose states advance together, and the lanes are joined two by two:
-    ``state(A + B) = past_zeros(state(A), len(B)) ^ state(B)``.
-
-    Returns:
-        The checksum in [0, 2**32).
-
-    Example:
-        >>> hex(crc32c(b"123456789"))
-        '0xe3069283'
-    """
-    lanes = 1 << (len(data).bit_length() // 2)
-    width = -(-len(data) // lanes)
-    padded = np.zeros(lanes * width, dtype=np.uint8)  # leading zeros leave a zero state as it is
-    padded[lanes * width - len(data) :] = np.frombuffer(data, dtype=np.uint8)
-    states = np.zeros(lanes, dtype=np.uint32)
-    for column in np.ascontiguousarray(padded.reshape(lanes, width).T):
-        states = _TABLE[(states ^ column) & 0xFF] ^ (states >> np.uint32(8))
-    operator = _append_zeros(width)
-    while len(states) > 1:
-        states = _apply(operator, states[0::2]) ^ states[1::2]
-        operator = _apply(operator, operator)
-    start = _apply(_append_zeros(len(data)), np.array([0xFFFFFFFF], dtype=np.uint32))
-    return int(states[0] ^ start[0]) ^ 0xFFFFFFFF
+BUFFER = 1 << 18  # bytes per read
 
 
 def masked_crc32c(data: bytes) -> int:
-    """The checksum as TFRecord stores it: rotated by 15 bits plus a constant, in [0, 2**32)."""
-    crc = crc32c(data)
+    """The checksum as TFRecord stores it: CRC-32C, rotated by 15 bits plus a constant, in [0, 2**32).
+
+    >>> hex(masked_crc32c(b""))
+    '0xa282ead8'
+    """
+    crc: int = google_crc32c.value(data)
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def _open(path: Path) -> BinaryIO:
-    with path.open("rb") as file:
-        zipped = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rb") if zipped else path.open("rb")  # type: ignore[return-value]
+class _Inflated(io.RawIOBase):
+    """The content of a gzip stream. Of a damaged one, everything before the damage is given first.
+
+    (Ready-made gzip readers lose what they have inflated when the stream ends early.)
+    """
+
+    def __init__(self, file: io.BufferedReader) -> None:
+        self._file, self._member = file, igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            fresh = b""
+            if self._member.eof:
+                fresh = (self._member.unused_data or self._file.read1(BUFFER)).lstrip(b"\0")  # padding is allowed
+                if not fresh:
+                    return 0
+                self._member = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
+            elif self._member.needs_input:
+                fresh = self._file.read1(BUFFER)
+                if not fresh:
+                    raise EOFError("the file ends inside its gzip stream")
+            data = self._member.decompress(fresh, len(buffer))
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
 
 
-def _frame(file: BinaryIO) -> tuple[bytes, bool] | None:
-    """The next payload and whether its checksum holds; None at the end of the file.
+def _unzipped(file: BinaryIO) -> BinaryIO:
+    """The content of a file that may be gzipped; nothing is sought, so that a stream will do."""
+    buffered = cast(io.BufferedReader, file if hasattr(file, "peek") else io.BufferedReader(cast(Any, file)))
+    if buffered.peek(2)[:2] != b"\x1f\x8b":
+        return cast(BinaryIO, buffered)
+    return cast(BinaryIO, io.BufferedReader(_Inflated(buffered), BUFFER))
+
+
+def _skip(file: BinaryIO, count: int) -> bool:
+    """Read past `count` bytes; False where the file ends before."""
+    while count > 0:
+        data = file.read(min(count, BUFFER))
+        if not data:
+            return False
+        count -= len(data)
+    return True
+
+
+def _frame(file: BinaryIO) -> tuple[bytes, str] | None:
+    """The next payload and what is wrong with it, or ""; None at the end of the file.
 
     Raises:
         RecordError: if the file is cut or the length itself is damaged, after which nothing can be found.
@@ -112,18 +105,23 @@ def _frame(file: BinaryIO) -> tuple[bytes, bool] | None:
     length, length_crc = _HEADER.unpack(header)
     if masked_crc32c(header[:8]) != length_crc:
         raise RecordError("the checksum of a record's length is wrong")
+    if length > MAX_RECORD:
+        if not _skip(file, length + _CHECKSUM.size):
+            raise RecordError(f"a record claims {length} bytes, which leaves the file")
+        return b"", f"the record must have at most {MAX_RECORD} bytes, got {length}"
     payload = file.read(length)
     footer = file.read(_CHECKSUM.size)
     if len(payload) + len(footer) < length + _CHECKSUM.size:
         raise RecordError(f"the file ends inside a record ({len(payload)} of {length} bytes)")
-    return payload, masked_crc32c(payload) == _CHECKSUM.unpack(footer)[0]
+    whole = masked_crc32c(payload) == _CHECKSUM.unpack(footer)[0]
+    return payload, "" if whole else "the checksum of the record is wrong"
 
 
-def read_records(path: Path, on_damage: Callable[[int, str], None]) -> Iterator[tuple[int, bytes]]:
-    """Payloads of a TFRecord file, gzipped or plain.
+def read_records(file: str | Path | BinaryIO, on_damage: Callable[[int, str], None]) -> Iterator[tuple[int, bytes]]:
+    """Payloads of a TFRecord file, gzipped or plain, one in memory at a time.
 
     Args:
-        path: the file.
+        file: the path, or an open binary file, which need not be seekable and is left open.
         on_damage: called with the record's number and the reason for each record that is damaged. Records
             after a damaged payload are still read; after a cut or a damaged length nothing more can be.
 
@@ -131,109 +129,83 @@ def read_records(path: Path, on_damage: Callable[[int, str], None]) -> Iterator[
         ``(number, payload)``, numbered from 0.
     """
     number = 0
-    with _open(path) as file:
+    with ExitStack() as stack:
+        opened = stack.enter_context(open(file, "rb")) if isinstance(file, (str, Path)) else file
+        content = _unzipped(opened)
         while True:
             try:
-                frame = _frame(file)
-            except (RecordError, EOFError, OSError, zlib.error) as error:
+                frame = _frame(content)
+            except _DAMAGE as error:
                 on_damage(number, f"{error}; the rest of the file is lost. Fetch the file again.")
                 return
             if frame is None:
                 return
-            payload, whole = frame
-            if whole:
-                yield number, payload
+            payload, damage = frame
+            if damage:
+                on_damage(number, f"{damage}. Fetch the file again.")
             else:
-                on_damage(number, "the checksum of the record is wrong. Fetch the file again.")
+                yield number, payload
             number += 1
 
 
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
+def _example_type() -> Any:
+    """The message class of `tf.train.Example`, from its published schema.
+
+    It is built here, in a pool of its own: a generated module would pin a version of protobuf, and TensorFlow or
+    another reader in the same process may have registered its own.
+    """
+    field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="switchmem/example.proto", package="tensorflow", syntax="proto3")
+    feature = descriptor_pb2.DescriptorProto(name="Feature")
+    feature.oneof_decl.add(name="kind")
+    kinds = (("Bytes", field.TYPE_BYTES), ("Float", field.TYPE_FLOAT), ("Int64", field.TYPE_INT64))
+    for number, (kind, scalar) in enumerate(kinds, 1):
+        values = file.message_type.add(name=f"{kind}List")
+        values.field.add(name="value", number=1, type=scalar, label=field.LABEL_REPEATED)
+        one = feature.field.add(name=f"{kind.lower()}_list", number=number, type=field.TYPE_MESSAGE, oneof_index=0)
+        one.label, one.type_name = field.LABEL_OPTIONAL, f".tensorflow.{kind}List"
+    file.message_type.append(feature)
+    features = file.message_type.add(name="Features")
+    entry = features.nested_type.add(name="FeatureEntry", options=descriptor_pb2.MessageOptions(map_entry=True))
+    entry.field.add(name="key", number=1, type=field.TYPE_STRING, label=field.LABEL_OPTIONAL)
+    value = entry.field.add(name="value", number=2, type=field.TYPE_MESSAGE, label=field.LABEL_OPTIONAL)
+    value.type_name = ".tensorflow.Feature"
+    rows = features.field.add(name="feature", number=1, type=field.TYPE_MESSAGE, label=field.LABEL_REPEATED)
+    rows.type_name = ".tensorflow.Features.FeatureEntry"
+    example = file.message_type.add(name="Example")
+    body = example.field.add(name="features", number=1, type=field.TYPE_MESSAGE, label=field.LABEL_OPTIONAL)
+    body.type_name = ".tensorflow.Features"
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))
 
 
-def _fields(data: memoryview) -> Iterator[tuple[int, int, memoryview | int]]:
-    """``(field number, wire type, value)`` of one protobuf message."""
-    at = 0
-    while at < len(data):
-        key, at = _varint(data, at)
-        wire = key & 7
-        if wire == 0:
-            value, at = _varint(data, at)
-            yield key >> 3, wire, value
-            continue
-        if wire == 2:
-            size, at = _varint(data, at)
-        elif wire in (1, 5):
-            size = 8 if wire == 1 else 4
-        else:
-            raise ValueError(f"unknown wire type {wire}")
-        if at + size > len(data):
-            raise ValueError(f"a field of {size} bytes leaves its message")
-        yield key >> 3, wire, data[at : at + size]
-        at += size
-
-
-def _chunks(data: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """``(field number, bytes)`` of a message whose fields all carry bytes."""
-    for number, _, value in _fields(data):
-        if isinstance(value, int):
-            raise ValueError(f"field {number} holds a number where bytes belong")
-        yield number, value
-
-
-def _ints(data: memoryview) -> NDArray[np.int64]:
-    values: list[int] = []
-    for _, _, value in _fields(data):
-        if isinstance(value, int):
-            values.append(value)
-            continue
-        at = 0
-        while at < len(value):
-            number, at = _varint(value, at)
-            values.append(number)
-    return np.array(values, dtype=np.uint64).astype(np.int64)  # negative numbers are sent as 64-bit complements
-
-
-def _feature(data: memoryview) -> Feature | None:
-    for kind, value in _chunks(data):
-        if kind == 1:
-            return [bytes(item) for _, item in _chunks(value)]
-        if kind == 2:
-            return np.frombuffer(b"".join(bytes(floats) for _, floats in _chunks(value)), "<f4")
-        if kind == 3:
-            return _ints(value)
-    return None  # a feature without a kind says nothing, as an absent one
+_Example = _example_type()
 
 
 def parse_example(payload: bytes) -> dict[str, Feature]:
     """Features of a serialised `tf.train.Example` by name.
 
     Returns:
-        A list of bytes, a float32 array or an int64 array per feature, each of its stored length.
+        A list of bytes, a float32 array or an int64 array per feature, each of its stored length. A feature without a
+        kind says nothing and is left out, as an absent one.
 
     Raises:
         RecordError: if the bytes are not such a message.
     """
-    features: dict[str, Feature] = {}
     try:
-        for number, body in _chunks(memoryview(payload)):
-            if number != 1:
-                continue
-            for _, entry in _chunks(body):
-                parts = dict(_chunks(entry))
-                feature = _feature(parts.get(2, memoryview(b"")))
-                if feature is not None:
-                    features[bytes(parts[1]).decode("utf-8")] = feature
-    except (IndexError, KeyError, ValueError, OverflowError) as error:
+        message = _Example.FromString(payload)
+    except DecodeError as error:
         raise RecordError(
             f"a record must be a serialised tf.train.Example, got {len(payload)} bytes: {error}."
         ) from error
+    features: dict[str, Feature] = {}
+    for name, feature in message.features.feature.items():
+        kind = feature.WhichOneof("kind")
+        if kind == "bytes_list":
+            features[name] = list(feature.bytes_list.value)
+        elif kind == "float_list":
+            features[name] = np.array(list(feature.float_list.value), np.float32)
+        elif kind == "int64_list":
+            features[name] = np.array(list(feature.int64_list.value), np.int64)
     return features

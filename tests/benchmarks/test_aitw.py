@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ def test_a_record_becomes_a_step(read, aitw_features):
     pixels = np.asarray(step.screenshot.image())
     assert np.array_equal(pixels, np.arange(72, dtype=np.uint8).reshape(6, 4, 3))
     assert (report.read, report.kept, report.faults) == (1, 1, [])
-    assert report.notes == {"episodes": 1, "episodes_incomplete": 1}
+    assert report.notes == {"episodes": 1, "episodes_incomplete": 1, "episodes_without_end": 1}
 
 
 def test_optional_keys_may_be_absent(read, aitw_features):
@@ -134,7 +135,7 @@ def test_shards_are_found_at_any_depth(write_tfrecord, tmp_path):
     ]
     (tmp_path / "a" / "README.md").write_text("not a shard")
     (tmp_path / "a" / "cut-of-cloth").write_text("not a shard")
-    assert find_shards([tmp_path]) == paths
+    assert [Path(shard.url) for shard in find_shards([tmp_path])] == paths
 
 
 def retold(touch_1, lift_1, type_1, touch_2, lift_2, type_2, boxes):

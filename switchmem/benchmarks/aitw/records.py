@@ -1,5 +1,9 @@
 """AITW's TFRecord episodes to `Step`.
 
+One record is one step, with every key of the official release; ``android_api_level``, ``current_activity``,
+``device_type``, ``episode_length`` and the annotations may be absent. Pictures are raw pixels, whatever the key's name
+says, and become PNG files.
+
 AITW writes points as (y, x) and boxes as (y, x, height, width), fractions of the screen. Both are turned
 into the (x, y) convention of `Step` here, turned back for the score, and nowhere else.
 """
@@ -7,22 +11,25 @@ into the (x, y) convention of `Step` here, turned back for the score, and nowher
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from switchmem.benchmarks.aitw.score import DUAL_POINT, GLOBAL_ACTIONS, NAME, TYPE, is_tap
 from switchmem.benchmarks.base import DataError, DataReport, require_steps
+from switchmem.benchmarks.png import encode_png
+from switchmem.benchmarks.sources import SourceFile, find_files, open_source
+from switchmem.benchmarks.survey import EpisodeLog, Seen
 from switchmem.benchmarks.tfrecord import Feature, parse_example, read_records
 from switchmem.steps import Action, ActionType, RecordError, Screenshot, Step, UIElement
 
 CATEGORIES = ("general", "google_apps", "install", "single", "web_shopping")
 
-_SHARD = re.compile(r".*-\d{5}-of-\d{5}")
+_SHARD = re.compile(r"(?:.*/)?[^/]*-\d{5}-of-\d{5}(?:\.tfrecord)?(?:\.gz)?")
+_ENDS = frozenset({ActionType.COMPLETE, ActionType.IMPOSSIBLE})
 _EDGE = 0.02  # a finger may leave the screen by this much; it is set back to the edge
 
 
@@ -82,7 +89,8 @@ def _action(features: Mapping[str, Feature]) -> Action:
     return Action(ActionType.SWIPE, point=touch, end=lift)
 
 
-def _screenshot(features: Mapping[str, Feature]) -> Screenshot:
+def _pixels(features: Mapping[str, Feature]) -> NDArray[np.uint8]:
+    """The screenshot, [height, width, 3]."""
     height, width, channels = (_int(features, f"image/{side}") for side in ("height", "width", "channels"))
     pixels = features.get("image/encoded")
     if not isinstance(pixels, list) or not pixels:
@@ -92,74 +100,96 @@ def _screenshot(features: Mapping[str, Feature]) -> Screenshot:
             "`image/encoded` must hold height x width x 3 raw bytes (no PNG, whatever the name says), "
             f"got {len(pixels[0])} bytes for {height} x {width} x {channels}."
         )
-    return Screenshot.from_image(Image.fromarray(np.frombuffer(pixels[0], np.uint8).reshape(height, width, channels)))
+    return np.frombuffer(pixels[0], np.uint8).reshape(height, width, channels)
 
 
-def _elements(features: Mapping[str, Feature], report: DataReport) -> tuple[UIElement, ...]:
-    types = _texts(features, "image/ui_annotations_ui_types")
+@dataclass(frozen=True, slots=True)
+class _Annotations:
+    """What is marked on a screen, n elements.
+
+    Args:
+        boxes: (left, top, right, bottom) in [0, 1], [n, 4].
+        texts, kinds: of each.
+        dropped: how many more had no place on the screen.
+    """
+
+    boxes: NDArray[np.float64]
+    texts: list[str]
+    kinds: list[str]
+    dropped: int
+
+    def elements(self) -> tuple[UIElement, ...]:
+        rows = zip(self.boxes.tolist(), self.texts, self.kinds, strict=True)
+        return tuple(UIElement((box[0], box[1], box[2], box[3]), text, kind) for box, text, kind in rows)
+
+
+def _annotations(features: Mapping[str, Feature]) -> _Annotations:
+    """The annotations, those without a place (a negative size, or not a number) left out."""
+    kinds = _texts(features, "image/ui_annotations_ui_types")
     texts = _texts(features, "image/ui_annotations_text")
-    if len(texts) != len(types):
+    if len(texts) != len(kinds):
         raise RecordError(
-            f"`image/ui_annotations_text` must hold one text per type, got {len(texts)} for {len(types)}."
+            f"`image/ui_annotations_text` must hold one text per type, got {len(texts)} for {len(kinds)}."
         )
-    boxes = _numbers(features, "image/ui_annotations_positions", 4 * len(types)).reshape(-1, 4)
-    elements = []
-    for (y, x, height, width), text, kind in zip(boxes, texts, types, strict=True):
-        if not (height >= 0 and width >= 0):
-            report.note("elements_dropped")
-            continue
-        left, top, right, bottom = np.clip([x, y, x + width, y + height], 0.0, 1.0).tolist()
-        elements.append(UIElement((left, top, right, bottom), text, kind))
-    return tuple(elements)
+    y, x, height, width = _numbers(features, "image/ui_annotations_positions", 4 * len(kinds)).reshape(-1, 4).T
+    with np.errstate(invalid="ignore"):  # infinities of both signs
+        corners = np.stack([x, y, x + width, y + height], axis=1)
+        placed = np.isfinite(corners).all(axis=1) & (height >= 0) & (width >= 0)
+    boxes = corners.clip(0.0, 1.0)
+    if placed.all():
+        return _Annotations(boxes, texts, kinds, 0)
+    kept = np.flatnonzero(placed).tolist()
+    return _Annotations(boxes[kept], [texts[i] for i in kept], [kinds[i] for i in kept], len(placed) - len(kept))
 
 
-def _category(path: Path) -> str:
-    """The official set a shard belongs to, by its file name or its folder's."""
-    for name in (path.name.split("-", 1)[0], path.parent.name):
-        if name in CATEGORIES:
-            return name
-    raise DataError(
-        f"The AITW set of {path} cannot be told: neither the file's name nor its folder begins with one of "
-        f"{', '.join(CATEGORIES)}. Keep the official names, such as general/general-00000-of-00321."
-    )
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """A record that keeps every rule.
+
+    Args:
+        step: the step without its picture's bytes and without its elements, which cost the most time.
+        pixels: of the picture, [height, width, 3].
+        annotations: what the elements are made of.
+        length: steps of the whole episode, 0 where it is not told.
+    """
+
+    step: Step
+    pixels: NDArray[np.uint8]
+    annotations: _Annotations
+    length: int
+
+    @property
+    def seen(self) -> Seen:
+        step = self.step
+        return Seen(step.trajectory, step.category, step.index, self.length, step.action.type in _ENDS)
+
+    def whole(self) -> Step:
+        """The step with its elements and its picture, as lossless PNG."""
+        screenshot = replace(self.step.screenshot, data=encode_png(self.pixels))
+        return replace(self.step, screenshot=screenshot, elements=self.annotations.elements())
 
 
-def find_shards(paths: Iterable[Path]) -> list[Path]:
-    """TFRecord files of the given files and folders, folders searched to any depth, sorted by path.
+def _record(features: Mapping[str, Feature], category: str) -> _Record:
+    """Check everything that a step needs.
 
     Raises:
-        DataError: if a path does not exist or a folder holds no shard.
+        RecordError: if a key is missing or breaks a rule.
     """
-    found: list[Path] = []
-    for path in map(Path, paths):
-        if not path.exists():
-            raise DataError(f"No AITW data at {path.absolute()}. Give TFRecord shards or folders of them.")
-        if path.is_file():
-            found.append(path)
-            continue
-        shards = sorted(file for file in path.rglob("*-of-*") if _SHARD.fullmatch(file.name) and file.is_file())
-        if not shards:
-            raise DataError(
-                f"No AITW shard in {path.absolute()}. Looked at any depth for files such as "
-                "general/general-00000-of-00321."
-            )
-        found.extend(shards)
-    return found
-
-
-def _step(features: Mapping[str, Feature], category: str, report: DataReport) -> Step:
     activity = _texts(features, "current_activity")
-    return Step(
+    pixels = _pixels(features)
+    step = Step(
         benchmark=NAME,
         episode_id=_text(features, "episode_id"),
         index=_int(features, "step_id"),
         instruction=_text(features, "goal_info"),
-        screenshot=_screenshot(features),
-        elements=_elements(features, report),
+        screenshot=Screenshot(b"", pixels.shape[1], pixels.shape[0]),
+        elements=(),
         action=_action(features),
         category=category,
         activity=activity[0] if activity else "",
     )
+    length = _int(features, "episode_length") if "episode_length" in features else 0
+    return _Record(step, pixels, _annotations(features), length)
 
 
 def _name(features: Mapping[str, Feature], record: str) -> str:
@@ -170,35 +200,93 @@ def _name(features: Mapping[str, Feature], record: str) -> str:
         return record
 
 
-def _read_shard(path: Path, category: str, report: DataReport, lengths: dict[str, int]) -> Iterator[Step]:
-
-    def damaged(number: int, reason: str) -> None:
-        report.read += 1
-        report.add(f"{NAME}/{path.name}#record-{number}", reason)
-
-    for number, payload in read_records(path, damaged):
-        report.read += 1
-        features: dict[str, Feature] = {}
-        try:
-            features = parse_example(payload)
-            step = _step(features, category, report)
-        except RecordError as error:
-            report.add(_name(features, f"{NAME}/{path.name}#record-{number}"), str(error))
-            continue
-        if "episode_length" in features:
-            lengths[step.trajectory] = _int(features, "episode_length")
-        yield step
+def _category(source: SourceFile) -> str:
+    """The official set a shard belongs to, by its file name or its folder's."""
+    path = PurePosixPath(source.url.partition("::")[0])
+    for name in (path.name.split("-", 1)[0], path.parent.name):
+        if name in CATEGORIES:
+            return name
+    raise DataError(
+        f"The AITW set of {source.url} cannot be told: neither the file's name nor its folder begins with one of "
+        f"{', '.join(CATEGORIES)}. Keep the official names, such as general/general-00000-of-00321."
+    )
 
 
-def read_tfrecords(paths: Iterable[Path], report: DataReport) -> Iterator[Step]:
-    """Steps of AITW's gzipped TFRecord shards, in the order of the files.
-
-    The step's index is the record's own ``step_id``. What cannot be read is counted by id in `report` and the
-    rest goes on; a step that comes twice is kept once. `report.notes` counts episodes and how many of them
-    have fewer steps here than their ``episode_length`` says.
+def find_shards(paths: Iterable[str | Path]) -> list[SourceFile]:
+    """TFRecord files of the given files and folders, folders searched to any depth, sorted by name.
 
     Args:
-        paths: shards, or folders that are searched for shards.
+        paths: local paths or fsspec URLs.
+
+    Raises:
+        DataError: if a path does not exist, a folder holds no shard, or a shard's set cannot be told.
+    """
+    found = []
+    for path in paths:
+        try:
+            found += find_files(path, is_shard)
+        except DataError as error:
+            raise DataError(
+                f"No AITW data: {error} Shards are files such as general/general-00000-of-00321."
+            ) from error
+    for source in found:
+        _category(source)  # a bad name is not found after hours
+    return found
+
+
+def is_shard(name: str) -> bool:
+    """Whether a file's name is that of a shard.
+
+    >>> is_shard("general/general-00000-of-00321"), is_shard("general/README.md")
+    (True, False)
+    """
+    return _SHARD.fullmatch(name) is not None
+
+
+class AitwReader:
+    """Reads AITW's shards, gzipped or not. The step's index is the record's own ``step_id``."""
+
+    def survey(self, source: SourceFile, report: DataReport) -> Iterator[Seen]:
+        """Every usable step of a shard, checked as fully as `read` checks it."""
+        for record in self._records(source, report):
+            if record.annotations.dropped:
+                report.note("elements_dropped", record.annotations.dropped)
+            yield record.seen
+
+    def read(self, source: SourceFile, wanted: Container[str], report: DataReport) -> Iterator[Step]:
+        """The wanted steps of a shard."""
+        for record in self._records(source, report):
+            if record.step.step_id in wanted:
+                yield record.whole()
+
+    def _records(self, source: SourceFile, report: DataReport) -> Iterator[_Record]:
+        category = _category(source)
+        place = f"{NAME}/{PurePosixPath(source.name).name}#record-"
+
+        def damaged(number: int, reason: str) -> None:
+            report.read += 1
+            report.add(f"{place}{number}", reason)
+
+        with open_source(source) as file:
+            for number, payload in read_records(file, damaged):
+                report.read += 1
+                features: dict[str, Feature] = {}
+                try:
+                    features = parse_example(payload)
+                    yield _record(features, category)
+                except RecordError as error:
+                    report.add(_name(features, f"{place}{number}"), str(error))
+
+
+def read_tfrecords(paths: Iterable[str | Path], report: DataReport) -> Iterator[Step]:
+    """Steps of AITW's shards, in the order of the files, read one after another in this process.
+
+    What cannot be read is counted by id in `report` and the rest goes on; a step that comes twice is kept once.
+    `report.notes` counts episodes, and those that are incomplete (fewer steps here than their ``episode_length``), out
+    of order, not numbered through from 0, spread over several files, or without an end.
+
+    Args:
+        paths: shards, or folders that are searched for shards; local or fsspec URLs.
         report: filled while reading.
 
     Raises:
@@ -206,19 +294,14 @@ def read_tfrecords(paths: Iterable[Path], report: DataReport) -> Iterator[Step]:
             at all is usable.
     """
     shards = find_shards(paths)
-    categories = [_category(path) for path in shards]  # all of them first: a bad name is not found after hours
-    seen: set[str] = set()
-    counts: Counter[str] = Counter()
-    lengths: dict[str, int] = {}
-    for path, category in zip(shards, categories, strict=True):
-        for step in _read_shard(path, category, report, lengths):
-            if step.step_id in seen:
-                report.add(step.step_id, f"the step comes twice, again in {path.name}; the first is kept.")
-                continue
-            seen.add(step.step_id)
-            counts[step.trajectory] += 1
-            report.kept += 1
-            yield step
-    require_steps(len(seen), report, shards[:3], "Check that the shards are whole and of the official release.")
-    report.note("episodes", len(counts))
-    report.note("episodes_incomplete", sum(counts[name] < length for name, length in lengths.items()))
+    log, reader = EpisodeLog(report), AitwReader()
+    kept = report.kept
+    for number, source in enumerate(shards):
+        for record in reader._records(source, report):
+            if log.add(record.seen, number, source.name):
+                if record.annotations.dropped:
+                    report.note("elements_dropped", record.annotations.dropped)
+                yield record.whole()
+    names = [source.url for source in shards[:3]]
+    require_steps(report.kept - kept, report, names, "Check that the shards are whole and of the official release.")
+    log.note()

@@ -1,0 +1,46 @@
+"""Lossless PNG files from raw pixels, at a fraction of the time that a general encoder takes.
+
+A general encoder tries five filters on every row. Screenshots are flat areas above flat areas, so that one filter for
+all rows, each byte minus the one above it, leaves almost as little to compress.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+from isal import isal_zlib
+from numpy.typing import NDArray
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_RGB8 = b"\x08\x02\x00\x00\x00"  # 8 bits per sample, RGB, deflate, the five filters, not interlaced
+_UP = 2
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return b"".join((struct.pack(">I", len(data)), kind, data, struct.pack(">I", zlib.crc32(data, zlib.crc32(kind)))))
+
+
+def encode_png(pixels: NDArray[np.uint8]) -> bytes:
+    """A PNG file (ISO/IEC 15948) of an RGB picture.
+
+    The same pixels give the same bytes with the same release of isal on the same kind of processor.
+
+    Args:
+        pixels: uint8, [height, width, 3], both sides at least 1.
+
+    Raises:
+        ValueError: if the array has another type or shape.
+    """
+    if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size:
+        raise ValueError(f"`pixels` must be uint8 of shape [height, width, 3], got {pixels.dtype} {pixels.shape}.")
+    height, width, _ = pixels.shape
+    rows = pixels.reshape(height, -1)
+    filtered = np.empty((height, 1 + rows.shape[1]), np.uint8)
+    filtered[:, 0] = _UP
+    filtered[0, 1:] = rows[0]  # above the first row all is 0
+    np.subtract(rows[1:], rows[:-1], out=filtered[1:, 1:])
+    data = isal_zlib.compress(filtered, level=1)
+    header = _chunk(b"IHDR", struct.pack(">II", width, height) + _RGB8)
+    return b"".join((_SIGNATURE, header, _chunk(b"IDAT", data), _chunk(b"IEND", b"")))
