@@ -84,7 +84,7 @@ def _action(features: Mapping[str, Feature]) -> Action:
     if number != DUAL_POINT:
         raise RecordError(f"`results/action_type` must be 3, 4, 5, 6, 7, 10 or 11, got {number}.")
     touch, lift = _point(features, "results/yx_touch"), _point(features, "results/yx_lift")
-    if is_tap(np.asarray(touch, np.float32), np.asarray(lift, np.float32)):
+    if is_tap(np.asarray(touch[::-1], np.float32), np.asarray(lift[::-1], np.float32)):
         return Action(ActionType.TAP, point=touch)  # the official score looks only at a tap's touch
     return Action(ActionType.SWIPE, point=touch, end=lift)
 
@@ -200,7 +200,7 @@ def _name(features: Mapping[str, Feature], record: str) -> str:
         return record
 
 
-def _category(source: SourceFile) -> str:
+def category_of(source: SourceFile) -> str:
     """The official set a shard belongs to, by its file name or its folder's."""
     path = PurePosixPath(source.url.partition("::")[0])
     for name in (path.name.split("-", 1)[0], path.parent.name):
@@ -230,7 +230,7 @@ def find_shards(paths: Iterable[str | Path]) -> list[SourceFile]:
                 f"No AITW data: {error} Shards are files such as general/general-00000-of-00321."
             ) from error
     for source in found:
-        _category(source)  # a bad name is not found after hours
+        category_of(source)  # a bad name is not found after hours
     return found
 
 
@@ -260,7 +260,7 @@ class AitwReader:
                 yield record.whole()
 
     def _records(self, source: SourceFile, report: DataReport) -> Iterator[_Record]:
-        category = _category(source)
+        category = category_of(source)
         place = f"{NAME}/{PurePosixPath(source.name).name}#record-"
 
         def damaged(number: int, reason: str) -> None:
