@@ -1,5 +1,8 @@
 """One score matrix, policies as column choices, and how sure their differences are: pure functions of arrays."""
 
+from switchmem.evaluation.behaviour import Behaviour, routing_behaviour
+from switchmem.evaluation.context import ContextShift, context_groups, context_shifts, density_quartiles
+from switchmem.evaluation.frontier import Frontier, budget_frontier
 from switchmem.evaluation.matrix import MatrixError, PolicyRow, Routing, ScoreMatrix
 from switchmem.evaluation.results import (
     ResultsError,
@@ -17,10 +20,15 @@ from switchmem.evaluation.statistics import (
     cluster_bootstrap,
     cluster_sign_flip,
     gap_recovered,
+    holm,
+    mcnemar_exact,
     win_rates,
 )
 
 __all__ = [
+    "Behaviour",
+    "ContextShift",
+    "Frontier",
     "Interval",
     "MatrixError",
     "PolicyRow",
@@ -29,13 +37,20 @@ __all__ = [
     "ScoreMatrix",
     "StatisticsError",
     "WinRates",
+    "budget_frontier",
     "build_results",
     "cluster_bootstrap",
     "cluster_sign_flip",
+    "context_groups",
+    "context_shifts",
+    "density_quartiles",
     "gap_recovered",
+    "holm",
+    "mcnemar_exact",
     "policy_table",
     "policy_text",
     "read_results",
+    "routing_behaviour",
     "table_rows",
     "win_rates",
     "write_results",

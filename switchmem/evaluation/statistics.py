@@ -131,7 +131,7 @@ def _flipped(patterns: NDArray[np.integer], sums: Floats) -> Floats:
 
 def _clusters(diff: Values, groups: Groups, n: int) -> tuple[Floats, Floats, Floats]:
     """The checked values [N], and sum [G] and size [G] of each trajectory."""
-    values = _finite("diff", diff)
+    values = finite_column("diff", diff)
     if len(groups) != len(values) or not len(values):
         raise StatisticsError(
             f"`diff` and `groups` must have one entry per step and at least one, got {len(values)} and {len(groups)}."
@@ -143,7 +143,12 @@ def _clusters(diff: Values, groups: Groups, n: int) -> tuple[Floats, Floats, Flo
     return values, sums, np.bincount(member).astype(np.float64)
 
 
-def _finite(name: str, values: Values) -> Floats:
+def finite_column(name: str, values: Values) -> Floats:
+    """One finite number per step, float64 [N].
+
+    Raises:
+        StatisticsError: if there is another dimension, or a value is NaN or infinite.
+    """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not np.isfinite(array).all():
         bad = np.flatnonzero(~np.isfinite(array.ravel()))
@@ -152,6 +157,60 @@ def _finite(name: str, values: Values) -> Floats:
             f"finite, at places {bad[:5].tolist()}. Score those steps; a missing score is not a 0."
         )
     return array
+
+
+# --- tasks that are done or not, and several tests at once ---
+
+
+def mcnemar_exact(first: ArrayLike, second: ArrayLike) -> float:
+    """Two-sided exact p-value of two policies on the same tasks, each done or not.
+
+    Only tasks that one policy does and the other does not count; under the null either is as likely.
+
+    Args:
+        first: [N] bool, tasks that the first policy does.
+        second: [N] bool, those of the second.
+
+    Returns:
+        p in (0, 1]; 1 where no task tells them apart.
+
+    Raises:
+        StatisticsError: if the lengths differ, there is no task, or a value is neither 0 nor 1.
+
+    >>> mcnemar_exact([1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 0, 0])
+    0.0625
+    """
+    a, b = finite_column("first", first), finite_column("second", second)
+    if not len(a) or len(a) != len(b) or not np.isin(np.concatenate([a, b]), (0.0, 1.0)).all():
+        raise StatisticsError(
+            f"`first` and `second` must say 0 or 1 for the same tasks, at least one, got {len(a)} and {len(b)} values "
+            f"among {np.unique(np.concatenate([a, b]))[:5].tolist()}."
+        )
+    only_first, only_second = int((a > b).sum()), int((b > a).sum())
+    n, fewer = only_first + only_second, min(only_first, only_second)
+    tail = sum(math.comb(n, k) for k in range(fewer + 1))
+    return min(1.0, 2 * tail / 2**n)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """P-values adjusted for several tests by Holm's step-down rule, in the order given.
+
+    Args:
+        p_values: of the tests, each in [0, 1].
+
+    Raises:
+        StatisticsError: if one is not in [0, 1].
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    if not all(0.0 <= p <= 1.0 for p in p_values):
+        raise StatisticsError(f"`p_values` must lie in [0, 1], got {list(p_values)}.")
+    adjusted, highest = [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        adjusted[place] = highest
+    return adjusted
 
 
 # --- Text against Image ---
@@ -185,7 +244,7 @@ def win_rates(text: Values, image: Values) -> WinRates:
     >>> win_rates([1, 0, 0, 1], [0, 1, 1, 1])
     WinRates(text=0.3333333333333333, image=0.6666666666666666, non_tied=3, tied=1)
     """
-    a, b = _finite("text", text), _finite("image", image)
+    a, b = finite_column("text", text), finite_column("image", image)
     if len(a) != len(b):
         raise StatisticsError(f"`text` and `image` must have one score per step, got {len(a)} and {len(b)}.")
     non_tied = int((a != b).sum())
