@@ -9,6 +9,7 @@ from switchmem.arguments import ArgumentsError
 from switchmem.benchmarks import DataError
 from switchmem.harvest import HarvestError
 from switchmem.learner import LearnerError
+from switchmem.memory.budget import BudgetError
 from switchmem.memory.embedder import EmbedderError
 from switchmem.policy import PolicyError
 from switchmem.preference import PreferenceError
@@ -21,6 +22,7 @@ from switchmem.steps import RecordError
 EXPECTED = (
     ActorSpecError,
     ArgumentsError,
+    BudgetError,
     DataError,
     EmbedderError,
     GrammarError,

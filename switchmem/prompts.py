@@ -16,6 +16,7 @@ from typing import Protocol
 
 from PIL import Image
 
+from switchmem.memory.budget import Budget
 from switchmem.memory.views import (
     DEFAULT_LAYOUT,
     POCKET_LAYOUT,
@@ -25,6 +26,7 @@ from switchmem.memory.views import (
     TextStyle,
     memory_parts,
     one_line,
+    text_state,
 )
 from switchmem.steps import Step
 
@@ -170,6 +172,7 @@ def build_prompt(
     style: ActionStyle,
     specials: Sequence[str],
     pictures: tuple[Image.Image | None, Image.Image | None] = (None, None),
+    state: str | None = None,
 ) -> Prompt:
     """Build the prompt of one step in one condition.
 
@@ -181,6 +184,7 @@ def build_prompt(
         style: how the actor writes elements and actions.
         specials: the tokenizer's special and added tokens; none of them survives in any text of the user message.
         pictures: the decoded screenshots of ``step`` and ``demo``, where the caller has them already.
+        state: the textual screen of ``demo``, where the caller has it already; None writes all of it.
 
     Raises:
         PromptError: if a memory condition has no demonstration.
@@ -193,7 +197,7 @@ def build_prompt(
     screenshot = pictures[0] if pictures[0] is not None else step.screenshot.image()
     # The prefix ends with the screenshot: the vision tokens keep its text and the memory's apart.
     prefix = (template.goal.format(instruction=one_line(step.instruction)), screenshot)
-    memory = () if demo is None else memory_parts(demo, condition, style, template.memory, pictures[1])
+    memory = () if demo is None else memory_parts(demo, condition, style, template.memory, pictures[1], state)
     system = "\n\n".join(text for text in (template.system, style.system) if text)
     return Prompt(system, _escaped(prefix, specials), _escaped((*memory, template.closing), specials))
 
@@ -205,15 +209,28 @@ def build_prompts(
     template: PromptTemplate,
     style: ActionStyle,
     specials: Sequence[str],
+    budget: Budget | None = None,
 ) -> dict[Condition, Prompt]:
-    """The prompts of one step in several conditions; each screenshot is decoded once.
+    """The prompts of one step in several conditions; each screenshot is decoded, and the textual screen cut, once.
 
     ``NONE`` is always among them: it is the state prompt.
 
+    Args:
+        step: the current step.
+        demo: the retrieved step; may be None where no memory condition is wanted.
+        conditions: in which forms the demonstration is shown.
+        template: the words around everything.
+        style: how the actor writes elements and actions.
+        specials: the tokenizer's special and added tokens.
+        budget: the most tokens of its textual screen; None for no limit.
+
     Raises:
         PromptError: if a memory condition has no demonstration.
+        BudgetError: if what may not be left out of the textual screen does not fit.
     """
     wanted = dict.fromkeys((Condition.NONE, *conditions))
     shows = demo is not None and any(condition.shows_image for condition in wanted)
     pictures = (step.screenshot.image(), demo.screenshot.image() if shows and demo is not None else None)
-    return {c: build_prompt(step, demo, c, template, style, specials, pictures) for c in wanted}
+    tells = demo is not None and any(condition.shows_text for condition in wanted)
+    state = text_state(demo, style, template.memory, budget) if tells and demo is not None else None
+    return {c: build_prompt(step, demo, c, template, style, specials, pictures, state) for c in wanted}

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from switchmem.actors.grammars.base import get_grammar
-from switchmem.memory.views import Condition
+from switchmem.memory.budget import Budget
+from switchmem.memory.views import Condition, text_state
 from switchmem.prompts import (
     DEFAULT,
     POCKET,
@@ -95,6 +96,27 @@ def test_no_special_survives_in_any_text_or_join(template, texts):
         for a, b in zip(prompt.parts, prompt.parts[1:], strict=False):
             assert not (isinstance(a, str) and isinstance(b, str)), "texts side by side could form a special"
         assert not any(contains_special(part) for part in prompt.parts if isinstance(part, str))
+
+
+@settings(deadline=None)
+@given(st.lists(hostile.filter(str.strip), min_size=4, max_size=6), st.integers(60, 200))
+def test_no_special_survives_in_a_screen_that_was_cut(texts, tokens):
+    step, demo = make_step(texts[0]), make_step(texts[1], tuple(texts[2:]), "blue")
+    grammar, budget = get_grammar("mobile_use"), Budget(tokens, len)
+    prompts = build_prompts(step, demo, Condition, DEFAULT, grammar, SPECIALS, budget)
+    for prompt in prompts.values():
+        assert not any(contains_special(part) for part in prompt.parts if isinstance(part, str))
+
+
+def test_both_text_conditions_show_the_same_cut_screen():
+    step, demo = make_step("open star"), make_step("find mail", tuple(f"row {n}" for n in range(9)), "blue")
+    budget = Budget(120, len)
+    prompts = build_prompts(step, demo, Condition, DEFAULT, get_grammar("mobile_use"), (), budget)
+    state = text_state(demo, get_grammar("mobile_use"), DEFAULT.memory, budget)
+    assert len(state) <= 120 and "more of the screen's elements" in state
+    assert all(
+        (state in prompts[c].memory[0]) == c.shows_text for c in (Condition.TEXT, Condition.IMAGE, Condition.BOTH)
+    )
 
 
 def test_pocket_prompt_to_the_letter():

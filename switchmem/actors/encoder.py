@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
 from PIL import Image
 from torch import Tensor
 
-from switchmem.prompts import Prompt, PromptError
+from switchmem.prompts import Prompt, PromptError, escape_template_tokens
 
 
 def _special_tokens(tokenizer: Any) -> dict[int, str]:
@@ -38,15 +39,20 @@ class PromptEncoder:
     def __init__(self, tokenizer: Any, image_processor: Any, image_token: int, max_prompt_tokens: int | None) -> None:
         self.tokenizer = tokenizer
         self.image_processor = image_processor
-        self._image_token = image_token
+        self.image_token = image_token
         self._max_prompt_tokens = max_prompt_tokens
         self._specials = _special_tokens(tokenizer)
         self._expected: dict[tuple[str, str], list[int]] = {}
 
-    @property
+    @cached_property
     def specials(self) -> tuple[str, ...]:
         """The words that `build_prompt` has to escape."""
         return tuple(sorted(self._specials.values()))
+
+    def count(self, text: str) -> int:
+        """Tokens of a text of the outside world, escaped as in a prompt."""
+        escaped = escape_template_tokens(text, self.specials)
+        return len(self.tokenizer(escaped, add_special_tokens=False)["input_ids"])
 
     def render(self, system: str, parts: Sequence[str | Image.Image]) -> str:
         """The chat template's text for one question, generation prefix included, thinking off."""
@@ -100,7 +106,7 @@ class PromptEncoder:
     def _expand(self, step_id: str, ids: Sequence[int], runs: Sequence[int]) -> list[int]:
         remaining, row = iter(runs), []
         for token in ids:
-            row += [token] * next(remaining) if token == self._image_token else [token]
+            row += [token] * next(remaining) if token == self.image_token else [token]
         limit = self._max_prompt_tokens
         if limit is not None and len(row) > limit:
             raise PromptError(
@@ -135,3 +141,8 @@ class PromptEncoder:
         output = self.image_processor(unique, return_tensors="pt")
         grids = output["image_grid_thw"]
         return list(output["pixel_values"].split(grids.prod(-1).tolist())), grids, index
+
+    def visual_tokens(self, grids: Tensor) -> list[int]:
+        """Numbers of visual tokens of pictures, from the grids ``[n, 3]`` that `pictures` gives."""
+        sizes: list[int] = (grids.prod(-1) // self.image_processor.merge_size**2).tolist()
+        return sizes

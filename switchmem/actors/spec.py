@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from switchmem.actors.grammars.base import Grammar, get_grammar
+from switchmem.memory.budget import Budget
+from switchmem.memory.views import views_as_dict
 from switchmem.prompts import PromptTemplate, fingerprint, get_template
 
 if TYPE_CHECKING:
+    from switchmem.actors.encoder import PromptEncoder
     from switchmem.actors.vlm import VLMActor
 
 POCKET_FOLDER = Path(__file__).parent / "pocket"
@@ -41,9 +44,11 @@ class ActorSpec:
         device: ``auto``, or a torch device such as ``cpu`` or ``cuda:0``.
         max_pixels: the most pixels of a picture; larger ones are scaled down. None keeps the model's own limit.
         max_prompt_tokens: the most tokens of a prompt, visual ones included; None for no limit.
+        state_tokens: the most tokens of a demonstration's textual screen, which is cut to them without losing the
+            demonstrated element; None writes all of the screen.
 
     Raises:
-        ActorSpecError: if the dtype is unknown.
+        ActorSpecError: if the dtype is unknown, or `state_tokens` is below 1.
         GrammarError: if the grammar is unknown.
         PromptError: if the template is unknown.
     """
@@ -57,10 +62,13 @@ class ActorSpec:
     device: str = "auto"
     max_pixels: int | None = None
     max_prompt_tokens: int | None = None
+    state_tokens: int | None = None
 
     def __post_init__(self) -> None:
         if self.dtype not in _DTYPES:
             raise ActorSpecError(f"`dtype` must be one of {', '.join(_DTYPES)}, got {self.dtype!r}.")
+        if self.state_tokens is not None and self.state_tokens < 1:
+            raise ActorSpecError(f"`state_tokens` must be at least 1 or null, got {self.state_tokens}.")
         get_grammar(self.grammar)
         get_template(self.template)
 
@@ -80,25 +88,30 @@ class ActorSpec:
         """The words of the actor's prompts."""
         return get_template(self.template)
 
+    def budget(self, encoder: PromptEncoder) -> Budget | None:
+        """What a demonstration's textual screen is cut to, in the tokens of the actor's own encoder."""
+        return None if self.state_tokens is None else Budget(self.state_tokens, encoder.count)
+
     def fingerprint(self) -> str:
         """32 hexadecimal digits that change with everything that can change an answer.
 
-        A local folder counts by the bytes of its files, a hub id by its name and revision, and the template by its
-        words. No weights are loaded. The device is left out: it moves results by rounding alone.
+        A local folder counts by the bytes of its files, a hub id by its name and revision, the template by its words,
+        and what the textual views tell counts too. No weights are loaded. The device is left out: it moves results by
+        rounding alone.
 
         Raises:
             ActorSpecError: if a local model has no files.
         """
         values: dict[str, Any] = asdict(self)
         del values["device"]
-        values["template"] = fingerprint(self.load_template())
+        values.update(template=fingerprint(self.load_template()), views=views_as_dict())
         folder = self.folder
         if folder is not None:
             values.update(model=_hash_files(folder), revision=None)
         return hashlib.blake2b(json.dumps(values, sort_keys=True).encode(), digest_size=16).hexdigest()
 
-    def load(self) -> VLMActor:
-        """Load the actor, frozen and in evaluation mode.
+    def load_encoder(self) -> PromptEncoder:
+        """Load what makes tokens and patches of a prompt; no weights.
 
         Tokenizer and image processor are loaded on their own, since `AutoProcessor` needs torchvision for its video
         part; pictures are always prepared by Pillow, so that they are the same on every machine.
@@ -107,32 +120,51 @@ class ActorSpec:
             ActorSpecError: if a local model has no files.
             OSError: if a hub id cannot be fetched.
         """
-        from transformers import AutoImageProcessor, AutoModelForImageTextToText, PreTrainedTokenizerFast
-        from transformers.utils.logging import disable_progress_bar
+        from transformers import AutoConfig, AutoImageProcessor, PreTrainedTokenizerFast
 
-        from switchmem.actors.vlm import VLMActor
+        from switchmem.actors.encoder import PromptEncoder
 
-        if not sys.stderr.isatty():
-            disable_progress_bar()  # in a file, a bar is thousands of control characters
-        folder = self.folder
-        if folder is not None:
-            _hash_files(folder, only_check=True)
-        elif self.revision is None:
-            _log.warning(
-                "`revision` is not set for the hub model %r: its weights may change under this name.", self.model
-            )
-        source: dict[str, Any] = {"revision": self.revision} if folder is None and self.revision else {}
-        name = str(folder) if folder is not None else self.model
-        model: Any = AutoModelForImageTextToText.from_pretrained(
-            name, dtype=_DTYPES[self.dtype], attn_implementation=self.attention, **source
-        )
+        name, source = self._source()
         # Not `AutoTokenizer`: it goes by the model type and would rebuild a word tokenizer as an empty Qwen BPE.
         tokenizer = PreTrainedTokenizerFast.from_pretrained(name, **source)
         images = AutoImageProcessor.from_pretrained(name, backend="pil", **source)
         if self.max_pixels is not None:
             smallest = min(images.size["shortest_edge"], self.max_pixels)
             images.size = {"shortest_edge": smallest, "longest_edge": self.max_pixels}
-        return VLMActor(model.to(self._device()), tokenizer, images, self.max_prompt_tokens)
+        image_token = AutoConfig.from_pretrained(name, **source).image_token_id
+        return PromptEncoder(tokenizer, images, image_token, self.max_prompt_tokens)
+
+    def load(self) -> VLMActor:
+        """Load the actor, frozen and in evaluation mode.
+
+        Raises:
+            ActorSpecError: if a local model has no files.
+            OSError: if a hub id cannot be fetched.
+        """
+        from transformers import AutoModelForImageTextToText
+        from transformers.utils.logging import disable_progress_bar
+
+        from switchmem.actors.vlm import VLMActor
+
+        if not sys.stderr.isatty():
+            disable_progress_bar()  # in a file, a bar is thousands of control characters
+        name, source = self._source()
+        if self.folder is None and self.revision is None:
+            _log.warning(
+                "`revision` is not set for the hub model %r: its weights may change under this name.", self.model
+            )
+        model: Any = AutoModelForImageTextToText.from_pretrained(
+            name, dtype=_DTYPES[self.dtype], attn_implementation=self.attention, **source
+        )
+        return VLMActor(model.to(self._device()), self.load_encoder())
+
+    def _source(self) -> tuple[str, dict[str, Any]]:
+        """What is loaded: a folder, or a hub id and its revision."""
+        folder = self.folder
+        if folder is not None:
+            _hash_files(folder, only_check=True)
+            return str(folder), {}
+        return self.model, {"revision": self.revision} if self.revision else {}
 
     def _device(self) -> torch.device:
         if self.device != "auto":

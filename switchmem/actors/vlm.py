@@ -78,22 +78,20 @@ def hash_parameters(model: nn.Module) -> str:
 
 
 class VLMActor:
-    """A loaded model with its tokenizer and image processor, frozen.
+    """A loaded model with its encoder, frozen.
 
     Build one with `ActorSpec.load`.
 
     Args:
         model: a Qwen-style vision-language model; it is put into evaluation mode and frozen.
-        tokenizer: with a chat template.
-        image_processor: of the Qwen2-VL family.
-        max_prompt_tokens: the most tokens of a prompt, visual ones included; None for no limit.
+        encoder: its tokenizer and image processor.
 
     Raises:
         ActorError: if the model feeds visual features into inner blocks, which the engine does not do, or the
             tokenizer has no token that ends a turn.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, image_processor: Any, max_prompt_tokens: int | None = None):
+    def __init__(self, model: Any, encoder: PromptEncoder) -> None:
         config: Any = model.config
         if getattr(config.vision_config, "deepstack_visual_indexes", None):
             raise ActorError(
@@ -101,9 +99,8 @@ class VLMActor:
                 f"deepstack_visual_indexes={config.vision_config.deepstack_visual_indexes}. Use Qwen3.5 or Qwen2-VL."
             )
         self.model: nn.Module = model.eval().requires_grad_(False)
-        self.encoder = PromptEncoder(tokenizer, image_processor, config.image_token_id, max_prompt_tokens)
-        self._merge = config.vision_config.spatial_merge_size**2
-        self._end_tokens = self._find_end_tokens(model, tokenizer)
+        self.encoder = encoder
+        self._end_tokens = self._find_end_tokens(model, encoder.tokenizer)
         self.engine = PrefixEngine(model, self._end_tokens)
 
     @staticmethod
@@ -193,7 +190,7 @@ class VLMActor:
                 )
         images = [image for step in batch for prompt in step.prompts.values() for image in prompt.images]
         pixels, grids, index = self.encoder.pictures(images)
-        sizes = (grids.prod(-1) // self._merge).tolist()
+        sizes = self.encoder.visual_tokens(grids)
         rows = []
         for step in batch:
             shown = {c: tuple(index[id(image)] for image in prompt.images) for c, prompt in step.prompts.items()}

@@ -16,6 +16,7 @@ from transformers import (
     Qwen3_5ForConditionalGeneration,
 )
 
+from switchmem.actors.encoder import PromptEncoder
 from switchmem.actors.grammars.base import get_grammar
 from switchmem.actors.vlm import StepPrompts, VLMActor
 from switchmem.memory.views import Condition
@@ -78,12 +79,13 @@ def build_model(tokenizer: PreTrainedTokenizerFast, hybrid: bool, seed: int = 0)
     return model
 
 
-def build_actor(hybrid: bool, **kwargs) -> VLMActor:
+def build_actor(hybrid: bool, max_prompt_tokens: int | None = None) -> VLMActor:
     tokenizer = build_tokenizer()
     images = Qwen2VLImageProcessorPil(
         patch_size=16, merge_size=2, temporal_patch_size=1, size={"shortest_edge": 32 * 32, "longest_edge": 64 * 96}
     )
-    return VLMActor(build_model(tokenizer, hybrid), tokenizer, images, **kwargs)
+    model = build_model(tokenizer, hybrid)
+    return VLMActor(model, PromptEncoder(tokenizer, images, model.config.image_token_id, max_prompt_tokens))
 
 
 def build_step(seed: int, episode: str = "e", width: int = 64, height: int = 96) -> Step:

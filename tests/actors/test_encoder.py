@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from switchmem.actors.encoder import PromptEncoder
 from switchmem.actors.grammars.base import get_grammar
 from switchmem.actors.spec import POCKET_FOLDER
+from switchmem.memory.budget import Budget, BudgetError
 from switchmem.memory.views import Condition
 from switchmem.prompts import DEFAULT, POCKET, Prompt, PromptError, build_prompts, escape_template_tokens
 from switchmem.steps import UIElement
@@ -67,6 +68,23 @@ def test_hostile_screens_change_no_template_token(tokenizer, make_step, texts):
         starts = tokenizer.convert_tokens_to_ids("<|im_start|>")
         assert [row.count(starts) for row in rows] == [3] * 4
         assert [row.count(tokenizer.convert_tokens_to_ids("<|image_pad|>")) for row in rows] == [1, 1, 2, 2]
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(texts=st.lists(hostile, min_size=1, max_size=12), tokens=st.integers(40, 120))
+def test_a_cut_screen_has_no_more_tokens_in_the_prompt_than_its_budget(tokenizer, make_step, texts, tokens):
+    encoder = encoder_of(tokenizer)
+    elements = tuple(UIElement((n / 20, 0, 1, 1), text=text) for n, text in enumerate(texts))
+    step, demo = make_step(0), replace(make_step(1), elements=elements)
+    budget = Budget(tokens, encoder.count)
+    grammar = get_grammar("mobile_use")
+    try:
+        prompts = build_prompts(step, demo, [Condition.TEXT], DEFAULT, grammar, encoder.specials, budget)
+    except BudgetError:
+        return
+    text = prompts[Condition.TEXT].memory[0]
+    state = text.partition("as text:\n")[2].partition("\nAction taken")[0]
+    assert state and len(tokenizer(state, add_special_tokens=False)["input_ids"]) <= tokens
 
 
 def test_unescaped_specials_are_refused(word_tokenizer):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
 
 from switchmem.actors.sampling import GREEDY, Sampling
 from switchmem.actors.spec import ActorSpec, ActorSpecError
 from switchmem.actors.vlm import ActorError, StepPrompts, VLMActor, hash_parameters, probe_layers
-from switchmem.memory.views import Condition
-from switchmem.prompts import PromptError
+from switchmem.memory.views import VIEWS, Condition, ElementView
+from switchmem.prompts import Prompt, PromptError
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +114,9 @@ def test_fingerprint(folder, tmp_path):
     assert spec.fingerprint() == ActorSpec(model=str(folder), device="cpu").fingerprint()
     others = [
         ActorSpec(model=str(folder), **{k: v})
-        for k, v in (("dtype", "bfloat16"), ("template", "default"), ("max_pixels", 9))
+        for k, v in (("dtype", "bfloat16"), ("template", "default"), ("max_pixels", 9), ("state_tokens", 9))
     ]
-    assert len({s.fingerprint() for s in [spec, *others]}) == 4
+    assert len({s.fingerprint() for s in [spec, *others]}) == 5
     before = spec.fingerprint()
     config = folder / "generation_config.json"
     text = config.read_text()
@@ -128,7 +130,29 @@ def test_fingerprint(folder, tmp_path):
     )
 
 
+def test_a_changed_view_is_another_actor(folder, monkeypatch):
+    before = ActorSpec(model=str(folder)).fingerprint()
+    monkeypatch.setitem(VIEWS, "aitw", ElementView())
+    assert ActorSpec(model=str(folder)).fingerprint() != before
+
+
+def test_the_encoder_alone_needs_no_weights(folder, tmp_path, make_actor, make_questions):
+    bare = tmp_path / "bare"
+    shutil.copytree(folder, bare, ignore=shutil.ignore_patterns("*.safetensors"))
+    encoder, actor = ActorSpec(model=str(bare), max_prompt_tokens=99).load_encoder(), make_actor(False)
+    (question,) = make_questions(actor, [0])
+    prompts = question.prompts
+    for prompt in prompts.values():
+        _, grids, index = encoder.pictures(prompt.images)
+        runs = [encoder.visual_tokens(grids)[index[id(image)]] for image in prompt.images]
+        assert encoder.encode("s", [prompt], [runs]) == actor.encoder.encode("s", [prompt], [runs])
+    with pytest.raises(PromptError, match="at most 99 tokens"):
+        encoder.encode("s", [Prompt("", ("star " * 100,), ())], [[]])
+
+
 def test_missing_files_and_bad_values(tmp_path):
+    with pytest.raises(ActorSpecError, match="`state_tokens` must be at least 1 or null, got 0"):
+        ActorSpec(state_tokens=0)
     for call in (ActorSpec.load, ActorSpec.fingerprint):
         with pytest.raises(ActorSpecError, match="`model` must be a folder with config.json.*without config.json"):
             call(ActorSpec(model=str(tmp_path)))

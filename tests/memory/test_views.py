@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from PIL import Image
 
@@ -85,9 +87,40 @@ def test_default_layout_tells_page_places_and_description(demo):
         assert line in lines
 
 
-def test_braces_in_texts_are_just_text(demo):
-    from dataclasses import replace
+TREE_LINE = '(625, 50) "Orbit view" Button, description "Shows the orbit.", id orbit_v1, clickable, checked'
 
+
+@pytest.mark.parametrize(
+    ("benchmark", "line"),
+    [
+        ("aitw", '(500, 0)-(750, 100) "Orbit view" Button'),
+        ("learngui", '(625, 50) "Orbit view" Button, description "Shows the orbit.", clickable, checked'),
+        ("appagent", TREE_LINE),
+        ("androidcontrol", TREE_LINE),
+    ],
+)
+def test_each_benchmarks_view_of_an_element(demo, benchmark, line):
+    element = replace(
+        demo.elements[0],
+        description="Shows\nthe orbit.",
+        resource_id="com.app:id/orbit_v1",
+        clickable=True,
+        checked=True,
+    )
+    step = replace(demo, benchmark=benchmark, elements=(element,), activity="", caption="")
+    assert text_state(step, get_grammar("mobile_use")) == line
+
+
+def test_a_description_that_is_the_label_is_written_once(demo):
+    for element in (
+        UIElement((0, 0, 1, 0.5), description="Go back"),
+        UIElement((0, 0, 1, 0.5), text="Go back", description="Go  back"),
+    ):
+        step = replace(demo, benchmark="x", elements=(element,), activity="", caption="")
+        assert text_state(step, get_grammar("mobile_use")) == '(500, 250) "Go back"'
+
+
+def test_braces_in_texts_are_just_text(demo):
     hostile = replace(demo, instruction="{state} {0}", caption="{x")
     assert "{state} {0}" in memory_parts(hostile, Condition.TEXT, get_grammar("mobile_use"))[0]
 

@@ -7,6 +7,7 @@ from enum import Enum
 from importlib import import_module
 from typing import Protocol
 
+from switchmem.memory.views import TREE, ElementView
 from switchmem.steps import Action, UIElement
 
 
@@ -54,8 +55,8 @@ class Grammar(Protocol):
     def point(self, x: float, y: float) -> str:
         """A place; ``x`` and ``y`` are fractions of the screen in [0, 1]."""
 
-    def element(self, element: UIElement) -> str:
-        """One element of a screen, without a line break."""
+    def element(self, element: UIElement, view: ElementView = TREE) -> str:
+        """One element of a screen, without a line break; what there is no word for is left out."""
 
     def action(self, action: Action) -> str:
         """One action as the actor itself would write it; `parse` reads it back."""

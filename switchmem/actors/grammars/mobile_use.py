@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from switchmem.actors.grammars.base import Parsed, ParseReason
+from switchmem.memory.views import TREE, ElementView, one_line
 from switchmem.steps import Action, ActionType, UIElement
 
 SCALE = 1000
@@ -84,12 +85,22 @@ class MobileUseGrammar:
         """
         return f"({round(x * SCALE)}, {round(y * SCALE)})"
 
-    def element(self, element: UIElement) -> str:
-        """Place, label, kind and state, for instance ``(500, 120) "Search" Button, clickable``."""
-        label = " ".join(element.label.split())
-        words = [self.point(*element.center), json.dumps(label, ensure_ascii=False) if label else "unlabelled"]
-        flags = [flag for flag in ("clickable", "editable", "checked", "scrollable") if getattr(element, flag)]
-        return ", ".join([" ".join([*words, *element.kind.split()]), *flags])
+    def element(self, element: UIElement, view: ElementView = TREE) -> str:
+        """Place, label, kind and what else the view tells.
+
+        For instance ``(500, 120) "Search" Button, description "Opens the search page", id search_box, clickable``.
+        """
+        left, top, right, bottom = element.box
+        place = f"{self.point(left, top)}-{self.point(right, bottom)}" if view.box else self.point(*element.center)
+        label, description = one_line(element.label), one_line(element.description)
+        words = [" ".join([place, _quoted(label) if label else "unlabelled", *element.kind.split()])]
+        if view.description and description not in ("", label):
+            words.append(f"description {_quoted(description)}")
+        if view.resource_id and (name := one_line(element.resource_id.rpartition("/")[2])):
+            words.append(f"id {name}")
+        if view.flags:
+            words += [flag for flag in ("clickable", "editable", "checked", "scrollable") if getattr(element, flag)]
+        return ", ".join(words)
 
     def action(self, action: Action) -> str:
         """The call as one line of JSON, without the tags, which only the actor itself may write."""
@@ -119,6 +130,10 @@ class MobileUseGrammar:
             return Parsed(_read_action(_find_arguments(answer)))
         except _Unreadable as error:
             return Parsed(None, error.reason)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _written_name(action: Action) -> str:

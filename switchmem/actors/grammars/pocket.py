@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from switchmem.actors.grammars.base import Parsed, ParseReason
+from switchmem.memory.views import TREE, ElementView
 from switchmem.steps import Action, ActionType, UIElement
 
 COLUMNS, ROWS = 4, 7
@@ -50,8 +51,8 @@ class PocketGrammar:
         row = min(max(int(y * ROWS), 0), ROWS - 1)
         return f"r{row}c{column}"
 
-    def element(self, element: UIElement) -> str:
-        """Cell and label, for instance ``r3c2 orbit`` or ``r3c2 unlabelled``."""
+    def element(self, element: UIElement, view: ElementView = TREE) -> str:
+        """Cell and label, for instance ``r3c2 orbit`` or ``r3c2 unlabelled``; it has no words for anything else."""
         return f"{self.point(*element.center)} {_words(element.label) or 'unlabelled'}"
 
     def action(self, action: Action) -> str:
