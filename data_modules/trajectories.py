@@ -1,8 +1,9 @@
-"""A folder of recorded runs: AppAgent task folders, or AITW TFRecords."""
+"""A folder of recorded runs: your own JSONL, AppAgent task folders, AndroidControl episodes, or AITW TFRecords."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,10 +11,23 @@ from data_modules.base import StepsDataModule
 from data_modules.features import split_by_trajectory
 from data_modules.parts import PartSteps
 from switchmem.benchmarks.aitw import read_tfrecords
+from switchmem.benchmarks.androidcontrol import read_episodes
 from switchmem.benchmarks.appagent import read_runs
 from switchmem.benchmarks.base import DataError, DataReport
-from switchmem.stages import fingerprint
+from switchmem.benchmarks.jsonl import read_jsonl
+from switchmem.benchmarks.store import write_steps
+from switchmem.stages import Stage, fingerprint
 from switchmem.steps import Step
+
+Format = Literal["appagent", "aitw_tfrecord", "jsonl", "android_control"]
+
+READERS: dict[str, Callable[[Path, DataReport], Iterator[Step]]] = {
+    "appagent": read_runs,
+    "aitw_tfrecord": lambda root, report: read_tfrecords([root], report),
+    "jsonl": read_jsonl,
+    "android_control": read_episodes,
+}
+"""What reads each `Format`."""
 
 OWN_TRAJECTORY_NOTE = "Memories come from the query's own trajectory too, which leaks: the results mean nothing."
 
@@ -23,12 +37,14 @@ class TrajectoriesDataModule(StepsDataModule):
 
     A query never retrieves from its own trajectory, so at least three are needed: two that remember each other, and one
     to test on. With `own_trajectory` a single one is enough to see the path run; of fewer than three, none is held out,
-    and `test` has nothing to score. The folder is read three times, which keeps only one step in memory.
+    and `test` has nothing to score. The folder is read once, into a copy that is dealt out to the parts and removed, as
+    which trajectories are held out depends on all of them.
 
     Args:
         root: the folder.
-        format: "appagent" for a folder of AppAgent runs (screenshots, UIAutomator XML, logs), "aitw_tfrecord" for a
-            file or folder of gzip TFRecords of AITW.
+        format: "jsonl" for your own recordings as JSONL and pictures, "appagent" for a folder of AppAgent runs
+            (screenshots, UIAutomator XML, logs), "android_control" for AndroidControl-style episodes as JSON with
+            pictures, "aitw_tfrecord" for a file or folder of gzip TFRecords of AITW.
         test_fraction: share of trajectories held out for the test, in (0, 1); at least one.
         batch_size: steps per forward pass of the actor, at least 1.
         num_workers: processes that read steps for the actor, at least 0.
@@ -46,7 +62,7 @@ class TrajectoriesDataModule(StepsDataModule):
     def __init__(
         self,
         root: str,
-        format: Literal["appagent", "aitw_tfrecord"] = "appagent",
+        format: Format = "appagent",
         test_fraction: float = 0.25,
         batch_size: int = 8,
         num_workers: int = 0,
@@ -56,8 +72,8 @@ class TrajectoriesDataModule(StepsDataModule):
         own_trajectory: bool = False,
     ) -> None:
         super().__init__(batch_size, num_workers, router_batch_size, val_fraction, seed)
-        if format not in ("appagent", "aitw_tfrecord"):
-            raise DataError(f"`format` must be appagent or aitw_tfrecord, got {format!r}.")
+        if format not in READERS:
+            raise DataError(f"`format` must be one of {', '.join(READERS)}, got {format!r}.")
         if not 0.0 < test_fraction < 1.0:
             raise DataError(
                 f"`test_fraction` must be in (0, 1), got {test_fraction}. At least one trajectory is held out."
@@ -66,11 +82,26 @@ class TrajectoriesDataModule(StepsDataModule):
         self.own_trajectory = own_trajectory
         self.notes = (OWN_TRAJECTORY_NOTE,) if own_trajectory else ()
 
+    @property
+    def _copy(self) -> Path:
+        """Where all steps lie while they are dealt out; the same after a kill, so that nothing is left over."""
+        return self.stages.root / f".{self.steps_stage.key}.all"
+
+    def write(self, stage: Stage, report: DataReport) -> None:
+        """Read the folder once and deal its steps out to the parts."""
+        try:
+            super().write(stage, report)
+        finally:
+            shutil.rmtree(self._copy, ignore_errors=True)
+
     def read(self, report: DataReport) -> Mapping[str, PartSteps]:
         """Preference queries, which are the memory too, and test queries, if there are trajectories for both."""
-        trajectories = list(dict.fromkeys(step.trajectory for step in self._steps(report)))
+        shutil.rmtree(self._copy, ignore_errors=True)
+        store = write_steps(READERS[self.format](self.root, report), self._copy)
+        names = {step_id: store.meta(step_id).trajectory for step_id in store.step_ids}
+        trajectories = list(dict.fromkeys(names.values()))
         if len(trajectories) < 3 and self.own_trajectory:
-            return {"preference": self._steps(DataReport()), "test": None}
+            return {"preference": store.iterate(store.step_ids), "test": None}
         if len(trajectories) < 3:
             raise DataError(
                 f"{self.root} must hold at least 3 trajectories with usable steps (two that can remember each other, "
@@ -84,14 +115,11 @@ class TrajectoriesDataModule(StepsDataModule):
                 f"`test_fraction` must leave at least 2 of {len(trajectories)} trajectories as memory, got "
                 f"{self.test_fraction}, which leaves {len(rest)}. Lower it."
             )
-        names = {trajectories[i] for i in held_out}
+        tested = {trajectories[i] for i in held_out}
         return {
-            "preference": (step for step in self._steps(DataReport()) if step.trajectory not in names),
-            "test": (step for step in self._steps(DataReport()) if step.trajectory in names),
+            "preference": store.iterate([i for i in store.step_ids if names[i] not in tested]),
+            "test": store.iterate([i for i in store.step_ids if names[i] in tested]),
         }
-
-    def _steps(self, report: DataReport) -> Iterator[Step]:
-        return read_runs(self.root, report) if self.format == "appagent" else read_tfrecords([self.root], report)
 
     def fingerprint(self) -> Any:
         """Names, sizes and times of the files, and how they are split."""

@@ -10,8 +10,12 @@ __all__ = ["BENCHMARKS", "Benchmark", "DataError", "DataReport", "Fault", "get_b
 
 # Modules are imported only when asked for, so that one benchmark's needs are not another's.
 BENCHMARKS: dict[str, str] = {
+    "android_control": "switchmem.benchmarks.androidcontrol:AndroidControlBenchmark",
     "aitw": "switchmem.benchmarks.aitw:AitwBenchmark",
     "appagent": "switchmem.benchmarks.appagent:AppAgentBenchmark",
+    "recorded": "switchmem.benchmarks.jsonl:RecordedBenchmark",
+    "learngui": "switchmem.benchmarks.learngui:LearnGuiBenchmark",
+    "learngui_corrected": "switchmem.benchmarks.learngui:CorrectedLearnGuiBenchmark",
     "pocket": "switchmem.benchmarks.pocket:PocketBenchmark",
 }
 

@@ -1,4 +1,4 @@
-"""AppAgent run folders to `Step`, and a score for them.
+"""AppAgent run folders to `Step`.
 
 A run is a folder ``task_<app>_<time>`` with ``<folder>_<n>.png`` and ``<folder>_<n>.xml`` per round and one log,
 ``log_<app>_<folder>.txt``, of one JSON object per line. The agent's answer names an element by the number
@@ -7,89 +7,65 @@ that AppAgent drew on the screenshot; the number is resolved here by AppAgent's 
 
 from __future__ import annotations
 
-import json
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from switchmem.benchmarks.base import DataError, DataReport, require_steps
+from switchmem.benchmarks.general_score import step_score
 from switchmem.benchmarks.uiautomator import Node, foreground_package, parse_hierarchy, ui_elements
-from switchmem.steps import Action, ActionType, RecordError, Screenshot, Step, UIElement
+from switchmem.benchmarks.untrusted import decode_object, numbered_lines, read_below
+from switchmem.steps import Action, ActionType, RecordError, Screenshot, Step
 
 NAME = "appagent"
-TAP_DISTANCE = 0.14
 MIN_DISTANCE = 30  # pixels between the centres of two numbered elements (AppAgent's MIN_DIST)
 
 _LAYOUT = "A run is a folder with log_<app>_<folder>.txt, <folder>_<n>.png and <folder>_<n>.xml, n from 1."
 _LABELS = re.compile(r"^[ \t]*(Observation|Thought|Intermediate Goal|Action|Function|Summary):[ \t]*", re.MULTILINE)
-_TASK = re.compile(
-    r"The task you need to complete is to (.*?)"
-    r"(?:\. Your past actions|\s*Here are some possible action paths|\s*Now, given)",
-    re.DOTALL,
+_TASK_BEGINS = "The task you need to complete is to "
+_TASK_ENDS = re.compile(r"\. Your past actions|Here are some possible action paths|Now, given")
+_AT_ELEMENT = re.compile(r"(tap|long_press)\(\s*(\d{1,9})\s*\)")
+_SWIPE = re.compile(
+    r"swipe\(\s*(\d{1,9})\s*,\s*[\"'](up|down|left|right)[\"']\s*,\s*[\"'](short|medium|long)[\"']\s*\)"
 )
-_AT_ELEMENT = re.compile(r"(tap|long_press)\(\s*(\d+)\s*\)")
-_SWIPE = re.compile(r"swipe\(\s*(\d+)\s*,\s*[\"'](up|down|left|right)[\"']\s*,\s*[\"'](short|medium|long)[\"']\s*\)")
 _TEXT = re.compile(r"text\(\s*\"((?:[^\"\\]|\\.|\"(?!\s*\)))*)\"\s*\)", re.DOTALL)  # a quote ends it only before ")"
 _DIRECTIONS = {"up": (0, -2), "down": (0, 2), "left": (-1, 0), "right": (1, 0)}  # twice as far up and down
 _DISTANCES = {"short": 1, "medium": 2, "long": 3}
-_STEP_NUMBER = re.compile(rb'^\s*\{"step":\s*(\d+)\s*,')
-
-
-def _words_f1(first: str, second: str) -> float:
-    """F1 of the two texts' sets of lower-case words; 1.0 when both are empty."""
-    a, b = set(first.lower().split()), set(second.lower().split())
-    return 2 * len(a & b) / (len(a) + len(b)) if a or b else 1.0
-
-
-def _direction(action: Action) -> tuple[int, int]:
-    """Main axis (0 for x, 1 for y) and sign of a finger's path."""
-    assert action.point is not None and action.end is not None  # `Action` guarantees both for a path
-    dx, dy = action.end[0] - action.point[0], action.end[1] - action.point[1]
-    return (0, 1 if dx > 0 else -1) if abs(dx) > abs(dy) else (1, 1 if dy > 0 else -1)
-
-
-def _gold_element(gold: Step, point: tuple[float, float]) -> UIElement | None:
-    """The element that a recorded tap went to: AppAgent taps its middle, rounded down to whole pixels."""
-    margin_x, margin_y = 1 / gold.screenshot.width, 1 / gold.screenshot.height
-    centred = [
-        element
-        for element in gold.elements
-        if abs(element.center[0] - point[0]) <= margin_x and abs(element.center[1] - point[1]) <= margin_y
-    ]
-    return min(centred, key=lambda element: (not element.clickable, element.area), default=None)
+_STEP_NUMBER = re.compile(rb'^\s*\{"step":\s*(\d{1,9})\s*,')
 
 
 class AppAgentBenchmark:
-    """Score of AppAgent runs. AppAgent defines none offline; this one is switchmem's own, in the spirit of AITW's.
-
-    The types must be equal. Then a tap or a long press is right inside the recorded element's box or within 0.14
-    of the recorded point (fractions of the screen); a swipe or drag when the main direction agrees, sign
-    included; a typed text when the F1 of its set of words is at least 0.5; anything else by its type.
-    """
+    """Name and score of AppAgent runs. AppAgent defines no score offline; this is switchmem's own (`step_score`)."""
 
     name = NAME
 
     def score(self, action: Action | None, gold: Step) -> float:
-        """1.0 or 0.0 by the rule of the class."""
-        if action is None or action.type is not gold.action.type:
-            return 0.0
-        if action.end is not None:
-            return float(_direction(action) == _direction(gold.action))
-        if action.point is not None and gold.action.point is not None:
-            (x, y), (gold_x, gold_y) = action.point, gold.action.point
-            element = _gold_element(gold, gold.action.point)
-            near = (x - gold_x) ** 2 + (y - gold_y) ** 2 <= TAP_DISTANCE**2
-            return float(near or (element is not None and element.contains(action.point)))
-        if action.type in (ActionType.TYPE, ActionType.OPEN):
-            return float(_words_f1(action.text or "", gold.action.text or "") >= 0.5)
-        return 1.0
+        """1.0 or 0.0; see `step_score`."""
+        return step_score(action, gold)
 
 
-def _is_close(node: Node, others: Iterable[Node]) -> bool:
-    x, y = node.center
-    return any((x - other.center[0]) ** 2 + (y - other.center[1]) ** 2 <= MIN_DISTANCE**2 for other in others)
+class _Taken:
+    """Places that are taken, looked up by squares of `MIN_DISTANCE` pixels, as a hostile dump can have many nodes."""
+
+    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+        self._squares: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for node in nodes:
+            self.add(node)
+
+    def add(self, node: Node) -> None:
+        x, y = node.center
+        self._squares.setdefault((x // MIN_DISTANCE, y // MIN_DISTANCE), []).append(node.center)
+
+    def is_close(self, node: Node) -> bool:
+        x, y = node.center
+        column, row = x // MIN_DISTANCE, y // MIN_DISTANCE
+        return any(
+            (x - other_x) ** 2 + (y - other_y) ** 2 <= MIN_DISTANCE**2
+            for square in itertools.product(range(column - 1, column + 2), range(row - 1, row + 2))
+            for other_x, other_y in self._squares.get(square, ())
+        )
 
 
 def numbered_elements(nodes: Sequence[Node]) -> list[Node]:
@@ -100,12 +76,15 @@ def numbered_elements(nodes: Sequence[Node]) -> list[Node]:
     close to a clickable one. Empty and inverted boxes take numbers too.
     """
     lists: dict[str, list[Node]] = {"clickable": [], "focusable": []}
-    for flag, taken in lists.items():
+    for flag, chosen in lists.items():
+        taken = _Taken()
         for node in nodes:
-            if node.is_set(flag) and not _is_close(node, taken):
-                taken.append(node)
+            if node.is_set(flag) and not taken.is_close(node):
+                chosen.append(node)
+                taken.add(node)
     clickable, focusable = lists.values()
-    return clickable + [node for node in focusable if not _is_close(node, clickable)]
+    taken = _Taken(clickable)
+    return clickable + [node for node in focusable if not taken.is_close(node)]
 
 
 def _target(number: int, nodes: Sequence[Node]) -> tuple[int, int]:
@@ -181,25 +160,20 @@ def _answer(response: object) -> tuple[str, str]:
 
 def _parse_row(line: bytes) -> _Row:
     try:
-        row: dict[str, Any] = json.loads(line)
+        row = decode_object(line)
         number, prompt, image, response = int(row["step"]), str(row["prompt"]), str(row["image"]), row["response"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise RecordError(
             f"a log line must be one JSON object with step, prompt, image and response: {error}."
         ) from error
-    task = _TASK.search(prompt)
-    if task is None or not task[1].strip():
+    begins = prompt.partition(_TASK_BEGINS)[2]
+    ends = _TASK_ENDS.search(begins)
+    task = begins[: ends.start()].strip() if ends else ""
+    if not task:
         raise RecordError(f"the prompt must say 'The task you need to complete is to ...', got {prompt[:60]!r}.")
     # The log names the drawn-on screenshot, which is often not kept; the plain one's name lacks the suffix.
     plain = re.sub(r"_(labeled|grid)(?=\.png$)", "", Path(image).name)
-    return _Row(number, task[1].strip(), plain, *_answer(response))
-
-
-def _read_file(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise RecordError(f"{path.name} cannot be read: {error.strerror}.") from error
+    return _Row(number, task, plain, *_answer(response))
 
 
 class _Run:
@@ -217,9 +191,9 @@ class _Run:
             self.grid = row.call.startswith("grid(")
             raise RecordError("the answer was given on AppAgent's grid overlay, whose areas are no elements.")
         self.grid = row.call.startswith("grid(")
-        screenshot = Screenshot.from_bytes(_read_file(self.folder / row.image))
+        screenshot = Screenshot.from_bytes(read_below(self.folder, row.image, "image"))
         size = (screenshot.width, screenshot.height)
-        dump = _read_file((self.folder / row.image).with_suffix(".xml"))
+        dump = read_below(self.folder, str(Path(row.image).with_suffix(".xml")), "image")
         nodes = parse_hierarchy(dump)
         elements, dropped = ui_elements(nodes, *size)
         action = parse_call(row.call, nodes, size, row.description)
@@ -253,12 +227,18 @@ class _Run:
                 raise RecordError(f"step {row.number} comes twice in the log; the first is kept.")
             self.seen.add(row.number)
             step = self._step(row, _app(log, self.folder))
-        except RecordError as error:
+        except (RecordError, RecursionError) as error:  # the latter from telling a deeply nested answer
             self.report.add(name, str(error))
             return None
         self.report.kept += 1
         self.finished |= step.action.type is ActionType.COMPLETE
         return step
+
+    def _lines(self, log: Path) -> Iterator[tuple[int, bytes]]:
+        try:
+            yield from numbered_lines(log)
+        except OSError as error:
+            self.report.add(f"{NAME}/{self.folder.name}/{log.name}", f"the log cannot be read: {error.strerror}.")
 
     def steps(self) -> Iterator[Step]:
         """Read all logs of the run."""
@@ -267,9 +247,8 @@ class _Run:
         if not logs:
             self.report.add(f"{NAME}/{self.folder.name}", f"the run has no log, so its actions are unknown. {_LAYOUT}")
         for log in logs:
-            lines = log.read_bytes().split(b"\n")  # only "\n": texts may hold other line separators
-            for number, line in enumerate(lines, 1):
-                step = self._line(log, number, line) if line.strip() else None
+            for number, line in self._lines(log):
+                step = self._line(log, number, line)
                 if step is not None:
                     yield step
         screens = re.compile(re.escape(self.folder.name) + r"_(\d+)\.png")

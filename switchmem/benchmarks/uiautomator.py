@@ -11,9 +11,10 @@ from xml.etree.ElementTree import ParseError
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
+from switchmem.benchmarks.untrusted import shorten
 from switchmem.steps import RecordError, UIElement
 
-_BOUNDS = re.compile(r"\[(-?\d+),(-?\d+)\]\[(-?\d+),(-?\d+)\]")
+_BOUNDS = re.compile(r"\[(-?\d{1,9}),(-?\d{1,9})\]\[(-?\d{1,9}),(-?\d{1,9})\]")
 _SYSTEM_UI = "com.android.systemui"
 _INTERACTIVE = ("clickable", "long-clickable", "scrollable", "checkable")
 
@@ -58,13 +59,13 @@ def parse_hierarchy(data: bytes) -> tuple[Node, ...]:
         ) from error
     if root.tag != "hierarchy":
         raise RecordError(
-            f"the hierarchy's root must be <hierarchy>, got <{root.tag}>. Dump it with `uiautomator dump`."
+            f"the hierarchy's root must be <hierarchy>, got <{root.tag[:80]}>. Dump it with `uiautomator dump`."
         )
     nodes = []
     for element in root.iter("node"):
         match = _BOUNDS.fullmatch(element.get("bounds", ""))
         if match is None:
-            raise RecordError(f"a node's `bounds` must be [x1,y1][x2,y2], got {element.get('bounds')!r}.")
+            raise RecordError(f"a node's `bounds` must be [x1,y1][x2,y2], got {shorten(element.get('bounds'))}.")
         left, top, right, bottom = map(int, match.groups())
         nodes.append(Node((left, top, right, bottom), dict(element.attrib)))
     return tuple(nodes)
