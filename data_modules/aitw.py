@@ -220,10 +220,11 @@ class AitwDataModule(StepsDataModule):
             source = {"source": "by chance: no split files were found", "test_share": self.test_share, "conflicts": []}
         split = split_steps(found.episodes, roles, self.sizes, self.seed, self.balance, recording)
         if not split.parts[PREFERENCE]:
+            data, not_listed = split.report["data"], split.report["not_listed"]
             raise DataError(
                 "AITW's train episodes must give preference queries and a memory for them, which takes two of a "
-                f"category that are not of one recording, got {split.report['data']} by role, and {split.report['not_listed']} "
-                f"that no split file lists. Add shards to {self.root}, or check that the split files belong to them."
+                f"category that are not of one recording, got {data} by role, and {not_listed} in no split file. "
+                f"Add shards to {self.root}, or check that the split files belong to them."
             )
         return Split(split.parts, {"apart": self.apart, "roles": source, **split.report})
 

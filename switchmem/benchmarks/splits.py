@@ -7,9 +7,9 @@ The sizes are the paper's (SwitchMem, appendix B); how the steps were picked it 
 2. The trajectories of a role come in an order that depends on the seed and their names alone, the categories in turn,
    so that each gives the same number; one that runs out leaves its turn to the others. ("proportional" gives each
    category its share of the data instead.)
-3. They are dealt to the parts that want them, each to the part with the smaller share of its asked steps in that
-   category, until every part has both its trajectories and its steps. A category's first trajectory goes to the memory:
-   queries retrieve within their category.
+3. They are dealt to the parts that want them, those of each category in proportion to the asked steps, until every part
+   has both its trajectories and its steps. A category's first trajectory goes to the memory: queries retrieve within
+   their category.
 4. Steps over the asked number are left out at random, by the seed, but at least one of each trajectory stays.
 
 So both numbers are exact where the drawn trajectories hold enough steps. Where they do not, more trajectories are
@@ -110,19 +110,17 @@ class _Hand:
 
     size: PartSize
     episodes: list[Episode] = field(default_factory=list)
-    steps: Counter[str] = field(default_factory=Counter)  # by category
+    steps: int = 0
+    trajectories: Counter[str] = field(default_factory=Counter)  # by category
 
     @property
     def wants_more(self) -> bool:
-        return len(self.episodes) < self.size.trajectories or self.steps.total() < self.size.steps
-
-    def share(self, category: str) -> float:
-        """Part of the asked steps that came from a category."""
-        return self.steps[category] / self.size.steps
+        return len(self.episodes) < self.size.trajectories or self.steps < self.size.steps
 
     def take(self, episode: Episode) -> None:
         self.episodes.append(episode)
-        self.steps[episode.category] += len(episode.indices)
+        self.steps += len(episode.indices)
+        self.trajectories[episode.category] += 1
 
 
 def _itself(trajectory: str) -> str:
@@ -158,10 +156,11 @@ def draw(
         source = recording(episode.trajectory)
         if source in owners:
             wanting = [name for name in wanting if name == owners[source]]
-        if BANK in hands and not hands[BANK].steps[episode.category]:
+        category = episode.category
+        if BANK in hands and not hands[BANK].trajectories[category]:
             wanting = [name for name in wanting if name == BANK]  # a query needs a memory of its own category
         if wanting:
-            name = min(wanting, key=lambda name: hands[name].share(episode.category))
+            name = min(wanting, key=lambda name: hands[name].trajectories[category] / sizes[name].steps)
             owners[source] = name
             hands[name].take(episode)
     return {name: hand.episodes for name, hand in hands.items()}
