@@ -98,7 +98,7 @@ class LearnGuiDataModule(StepsDataModule):
 
     def _apart(self, online: dict[str, Episode], tasks: Mapping[str, Task], report: DataReport) -> list[Episode]:
         """Online episodes without those that are test queries too."""
-        for name in online.keys() & tasks.keys():
+        for name in sorted(online.keys() & tasks.keys()):
             report.add(f"{self.benchmark}/{name}", "the Online episode is a test query too; it is left out of Online.")
         return [episode for name, episode in online.items() if name not in tasks]
 

@@ -9,7 +9,6 @@ import re
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from PIL import Image
 
 from switchmem.benchmarks import get_benchmark
 from switchmem.benchmarks.learngui import action_string, is_action_match, is_corrected_match, parse_action
@@ -233,9 +232,8 @@ def test_the_corrected_reading_never_contradicts_a_proper_string(text):
 # --- actions ---
 
 
-def step(action, width=100, height=200, benchmark="learngui"):
-    shot = Screenshot.from_image(Image.new("RGB", (width, height)))
-    return Step(benchmark, "e", 0, "go", shot, (), action)
+def step(action, width=100, height=200):
+    return Step("learngui", "e", 0, "go", Screenshot(b"never decoded", width, height), (), action)
 
 
 def test_written_actions():
