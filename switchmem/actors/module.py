@@ -12,9 +12,8 @@ import torch
 from switchmem.actors.sampling import Sampling
 from switchmem.actors.spec import ActorSpec
 from switchmem.actors.vlm import ActorError, Observation, StepPrompts, VLMActor, probe_layers
-from switchmem.memory.budget import Budget
 from switchmem.memory.views import Condition
-from switchmem.prompts import build_prompts
+from switchmem.prompts import Prompt
 
 if TYPE_CHECKING:
     from switchmem.memory.retrieval import StepWithMemory
@@ -53,7 +52,6 @@ class FrozenActorModule(L.LightningModule):
         self.grammar, self.template = actor.load_grammar(), actor.load_template()
         self.start_hash: str | None = None
         self._actor: VLMActor | None = None
-        self._budget: Budget | None = None
 
     @property
     def actor(self) -> VLMActor:
@@ -69,7 +67,6 @@ class FrozenActorModule(L.LightningModule):
             self._actor = replace(self.spec, device=self._load_device()).load()
             self.model = self._actor.model
             self.layers = self.layers or probe_layers(self._actor.num_layers)
-            self._budget = self.spec.budget(self._actor.encoder) if self.spec.state_tokens is not None else None
 
     def _load_device(self) -> str:
         """The Trainer's device, lest every rank's weights pass through the first GPU; without a Trainer the spec's."""
@@ -114,19 +111,9 @@ class FrozenActorModule(L.LightningModule):
             One observation per step, in order.
         """
         actor = self.actor
-        questions = [
-            StepPrompts(
-                item.step.step_id,
-                build_prompts(
-                    item.step,
-                    item.memory,
-                    self.conditions if item.memory is not None else (),
-                    self.template,
-                    self.grammar,
-                    actor.specials,
-                    self._budget,
-                ),
-            )
-            for item in batch
-        ]
+        questions = [StepPrompts(item.step.step_id, self._prompts(item)) for item in batch]
         return actor.observe(questions, self.conditions, self.layers or (), self.sampling)
+
+    def _prompts(self, item: StepWithMemory) -> dict[Condition, Prompt]:
+        conditions = self.conditions if item.memory is not None else ()
+        return self.spec.prompts(item.step, item.memory, conditions, self.actor)

@@ -6,16 +6,18 @@ import hashlib
 import json
 import logging
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from switchmem.actors.grammars.base import Grammar, get_grammar
 from switchmem.memory.budget import Budget
-from switchmem.memory.views import views_as_dict
-from switchmem.prompts import PromptTemplate, fingerprint, get_template
+from switchmem.memory.views import Condition, views_as_dict
+from switchmem.prompts import Prompt, PromptTemplate, build_prompts, fingerprint, get_template
+from switchmem.steps import Step
 
 if TYPE_CHECKING:
     from switchmem.actors.encoder import PromptEncoder
@@ -28,6 +30,17 @@ _log = logging.getLogger(__name__)
 
 class ActorSpecError(ValueError):
     """An actor's configuration breaks a rule or its files are missing; the message names the way out."""
+
+
+class PromptTokenizer(Protocol):
+    """What the building of prompts asks of an actor; `VLMActor` and `PromptEncoder` have it."""
+
+    @property
+    def specials(self) -> tuple[str, ...]:
+        """The words that are escaped in every text of the outside world."""
+
+    def count(self, text: str) -> int:
+        """Tokens of a text, for `ActorSpec.state_tokens`."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +101,24 @@ class ActorSpec:
         """The words of the actor's prompts."""
         return get_template(self.template)
 
-    def budget(self, encoder: PromptEncoder) -> Budget | None:
-        """What a demonstration's textual screen is cut to, in the tokens of the actor's own encoder."""
-        return None if self.state_tokens is None else Budget(self.state_tokens, encoder.count)
+    def prompts(
+        self, step: Step, demo: Step | None, conditions: Iterable[Condition], tokenizer: PromptTokenizer
+    ) -> dict[Condition, Prompt]:
+        """What the actor is asked at a step: the state prompt, and one prompt for each other condition.
+
+        Args:
+            step: the current step.
+            demo: its demonstration; may be None where no memory condition is wanted.
+            conditions: in which forms the demonstration is shown.
+            tokenizer: the loaded actor, or its encoder alone.
+
+        Raises:
+            PromptError: if a memory condition has no demonstration.
+            BudgetError: if a demonstrated element does not fit into `state_tokens`.
+        """
+        budget = None if self.state_tokens is None else Budget(self.state_tokens, tokenizer.count)
+        template, grammar = self.load_template(), self.load_grammar()
+        return build_prompts(step, demo, conditions, template, grammar, tokenizer.specials, budget)
 
     def fingerprint(self) -> str:
         """32 hexadecimal digits that change with everything that can change an answer.

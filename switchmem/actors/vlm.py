@@ -120,6 +120,10 @@ class VLMActor:
         """The tokenizer's special and added tokens, for `build_prompt` to escape."""
         return self.encoder.specials
 
+    def count(self, text: str) -> int:
+        """Tokens of a text of the outside world, escaped as in a prompt."""
+        return self.encoder.count(text)
+
     @property
     def num_layers(self) -> int:
         """Number of decoder blocks."""

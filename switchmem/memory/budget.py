@@ -2,7 +2,7 @@
 
 A screen that fits is left as it is. Otherwise, in this order and no further than needed:
 
-1. lines that take more than an eighth of the budget have their words shortened, but for the demonstrated one;
+1. lines of more than an eighth of the budget, and 32 tokens, have their words shortened, but for the demonstrated one;
 2. elements are left out, in the order of their ranks, and a last line tells how many;
 3. what may not be left out is shortened: activity and caption first, the demonstrated element last.
 
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 
 ELLIPSIS = "…"
-SHARE = 8
-"""A line may take one part in so many of the budget before its words are shortened."""
+SHARE, LEAST = 8, 32
+"""A line may take one part in `SHARE` of the budget, and `LEAST` tokens, before its words are shortened."""
 
 
 class BudgetError(ValueError):
@@ -124,7 +124,7 @@ class _Screen:
 
     def shorten_long_lines(self) -> None:
         """Shorten each line, but for the demonstrated, that takes more than its share of the budget."""
-        share = self.budget.tokens // SHARE
+        share = max(self.budget.tokens // SHARE, LEAST)
         for n, entry in enumerate(self.entries):
             if not entry.demonstrated and self.budget.count(self.texts[n]) > share:
                 self._shorten([n], partial(self._line_fits, n, share))

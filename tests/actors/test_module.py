@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import lightning as L
 import pytest
@@ -12,6 +12,7 @@ from switchmem.actors.module import FrozenActorModule
 from switchmem.actors.spec import ActorSpec
 from switchmem.actors.vlm import ActorError
 from switchmem.memory.views import Condition
+from switchmem.steps import Action, ActionType, UIElement
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,20 @@ def test_predict(module, make_step, tmp_path):
         assert [len(a) for a in observation.answers.values()] == [2, 2] and observation.state.shape == (2, 48)
     assert seen[5][4].shifted == {} and seen[5][4].answers == {}
     assert module.start_hash == module.actor.parameters_hash()
+
+
+def test_the_screen_of_a_demonstration_is_cut_to_its_budget(monkeypatch, make_actor, make_step):
+    actor, asked = make_actor(False), []
+    monkeypatch.setattr(ActorSpec, "load", lambda self: actor)
+    monkeypatch.setattr(actor, "observe", lambda batch, *_: asked.extend(batch) or [])
+    words = "star orbit lamp mail river cloud stone leaf bell moon".split()
+    elements = tuple(UIElement((n / 10, 0.0, n / 10 + 0.1, 1.0), text=word) for n, word in enumerate(words))
+    step = make_step(0)
+    demo = replace(make_step(1, "d"), elements=elements, action=Action(ActionType.TAP, (0.35, 0.5)))
+    FrozenActorModule(ActorSpec(state_tokens=6)).predict_step([Pair(step, demo)])
+    (question,) = asked
+    memory = question.prompts[Condition.TEXT].memory[0]
+    assert memory.partition(" state ")[2].partition(" action ")[0] == "r3c1 lamp r3c1 mail r3c1 river"
 
 
 def test_a_changed_parameter_stops_the_run(module, make_step, tmp_path):

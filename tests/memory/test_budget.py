@@ -183,7 +183,7 @@ def test_the_demonstrated_elements_own_text_is_shortened_last():
     step = screen(*(row(n, f"row {n} " * (40 if n == 5 else 1)) for n in range(9)), caption="A page. " * 90)
     whole = f'"{" ".join(["row 5"] * 40)}"'
     text = text_state(step, STYLE, budget=Budget(150, pieces))
-    assert whole in text and "6 more of" in text and "Page: A page. A" in text and "…" in text
+    assert whole in text and "7 more of" in text and "Page: A page. A" in text and "…" in text
     text = text_state(step, STYLE, budget=Budget(110, pieces))
     assert whole in text and "8 more of" in text and "Page: A page. A…" in text
     text = text_state(step, STYLE, budget=Budget(60, pieces))
