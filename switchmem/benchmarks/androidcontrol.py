@@ -228,9 +228,11 @@ class _Reader:
                     self.report.note("lists_of_splits")
                 else:
                     yield f"{place}#episode-{number}", value
-                    number += 1
+                number += 1
+            if not number:
+                raise RecordError("the file holds no episode.")
         except RecordError as error:
-            self._lose(f"{place}#episode-{number}", f"{error} The rest of the file is lost.")
+            self._lose(f"{place}#episode-{number}", f"{error} What follows in the file is lost.")
 
     def _lose(self, name: str, reason: object) -> None:
         self.report.read += 1

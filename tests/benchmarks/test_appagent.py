@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import time
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -164,6 +165,59 @@ def test_answers_on_the_grid_overlay_are_counted(write_run):
     assert [step.index for step in steps] == [2, 3]  # one answer on the overlay takes it away again
     assert [fault.id for fault in report.faults] == [f"appagent/{run.name}/{i}" for i in range(2)]
     assert "overlay" in report.faults[0].reason and "overlay" in report.faults[1].reason
+
+
+HOSTILE = {
+    b'{"step": 1e999, "prompt": "", "image": "", "response": ""}': "one JSON object",
+    b'{"step": ' + b"9" * 5000 + b', "prompt": "", "image": "", "response": ""}': "must be JSON",
+    b'{"step": 2, "response": ' + b"[" * 50_000: "nested deeper",
+    b'{"response": {"Action": "tap(1)", "x": ' + b"[" * 900 + b"]" * 900 + b"}, %s": "",
+    b'{"response": "Action: tap(%s)", %%s' % (b"9" * 5000): "must be one call",
+    b'{"response": "Action: swipe(%s, \\"up\\", \\"long\\")", %%s' % (b"9" * 5000): "must be one call",
+    b'{"response": "Action: text(\\"\\udc00\\")", %s': "half a surrogate pair",
+    b'{"response": "Action: tap(1)", "image": "a\\u0000.png", "step": 9, "prompt": "%s"}': "must be the path of a file",
+    b'{"response": "Action: tap(1)", "image": "..", "step": 9, "prompt": "%s"}': "stays in",
+}
+TASK = b"The task you need to complete is to go. Your past actions"
+
+
+@pytest.mark.parametrize("line, reason", HOSTILE.items(), ids=range(len(HOSTILE)))
+def test_a_hostile_line_costs_itself(write_run, line, reason):
+    run = write_run(["tap(1)", "tap(2)"])
+    rest = b'"image": "%s_1.png", "step": 9, "prompt": "%s"}' % (run.name.encode(), TASK)
+    line = line.replace(b'"prompt": "%s"', b'"prompt": "%s"' % TASK).replace(b", %s", b", " + rest)
+    _edit_log(run, lambda good: line + b"\n" + good)
+    steps, report = read(run)
+    assert [step.index for step in steps][-2:] == [0, 1]
+    if reason:
+        (fault,) = report.faults
+        assert reason in fault.reason and len(fault.reason) < 700
+
+
+@pytest.mark.parametrize("prompt", [" " * 200_000, "The task you need to complete is to " * 20_000])
+def test_a_long_prompt_takes_no_time(write_run, prompt):
+    run = write_run(["tap(1)", "tap(2)"])
+    row = {"step": 9, "prompt": f"The task you need to complete is to {prompt}", "image": "", "response": ""}
+    _edit_log(run, lambda good: json.dumps(row).encode() + b"\n" + good)
+    start = time.monotonic()
+    assert len(read(run)[0]) == 2
+    assert time.monotonic() - start < 5  # a pattern that looks again at every place takes minutes
+
+
+def test_many_nodes_take_no_time(ui):
+    boxes = [(x * 40, y * 40, x * 40 + 9, y * 40 + 9) for x in range(100) for y in range(100)]
+    nodes = parse_hierarchy(ui.hierarchy(*[ui.node(box, clickable="true", focusable="true") for box in boxes]))
+    start = time.monotonic()
+    assert len(numbered_elements(nodes)) == 10_000
+    assert time.monotonic() - start < 10  # each against each takes minutes
+
+
+def test_a_log_that_is_a_folder_is_one_fault(write_run):
+    run = write_run(["tap(1)"])
+    (run / "log_system_again.txt").mkdir()
+    steps, report = read(run)
+    assert len(steps) == 1
+    assert [fault.id for fault in report.faults] == [f"appagent/{run.name}/log_system_again.txt"]
 
 
 def test_repeated_taps_on_an_unchanged_screen_are_kept_and_noted(write_run):

@@ -101,11 +101,36 @@ def test_what_is_no_dump_is_named(data, found):
         parse_hierarchy(data)
 
 
-def test_deep_nesting_is_read(ui):
-    xml = ""
-    for depth in range(400):
-        xml = ui.node((0, 0, 10, 10), text=str(depth), children=xml)
-    assert len(parse_hierarchy(ui.hierarchy(xml))) == 400
+LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
+BILLION = f'<?xml version="1.0"?><!DOCTYPE h [<!ENTITY l0 "ha">{LAUGHS}]><hierarchy><node text="&l9;"/></hierarchy>'
+OUTSIDE = '<?xml version="1.0"?><!DOCTYPE h [<!ENTITY f SYSTEM "file:///etc/hostname">]><hierarchy>&f;</hierarchy>'
+
+
+@pytest.mark.parametrize("text", [BILLION, OUTSIDE, '<!DOCTYPE h SYSTEM "http://127.0.0.1:9/x"><hierarchy/>'])
+def test_document_types_are_refused_before_they_do_anything(text):
+    with pytest.raises(RecordError, match="UIAutomator XML"):
+        parse_hierarchy(text.encode())
+
+
+@pytest.mark.parametrize("depth", [400, 100_000])
+def test_deep_nesting_is_read(depth):
+    data = b"<hierarchy>" + b'<node bounds="[0,0][10,10]" text="a">' * depth + b"</node>" * depth + b"</hierarchy>"
+    nodes = parse_hierarchy(data)
+    assert len(nodes) == depth and len(ui_elements(nodes, 10, 10)[0]) == depth
+    with pytest.raises(RecordError, match="UIAutomator XML"):
+        parse_hierarchy(data[: len(data) // 2])
+
+
+def test_a_huge_attribute_is_text_like_any_other(ui):
+    (element,), _ = elements(ui, ui.node((0, 0, 10, 10), text="x" * 5_000_000))
+    assert len(element.text) == 5_000_000
+
+
+@pytest.mark.parametrize("bounds", ["[0,0][%s,9]" % ("9" * 5000), "[0,0][1e3,9]", "[0,0][9,9]" * 1000, "x" * 10**6])
+def test_bounds_that_are_none_are_told_in_short(bounds):
+    with pytest.raises(RecordError, match="must be .x1,y1..x2,y2") as error:
+        parse_hierarchy(f'<hierarchy><node bounds="{bounds}"/></hierarchy>'.encode())
+    assert len(str(error.value)) < 300
 
 
 @pytest.mark.real_data

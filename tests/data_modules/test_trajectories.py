@@ -1,11 +1,15 @@
 """Recorded folders: real ones where they are at hand, and what happens with too few."""
 
+import json
 import shutil
+from typing import get_args
 
 import pytest
+from PIL import Image
 
 from data_modules import TrajectoriesDataModule, split_by_trajectory
-from switchmem.benchmarks.base import DataError
+from data_modules.trajectories import READERS, Format
+from switchmem.benchmarks.base import DataError, DataReport
 from switchmem.memory.embedder import HashingEmbedder
 from switchmem.stages import Stages
 
@@ -14,6 +18,86 @@ def module(folder, root, **options):
     data = TrajectoriesDataModule(str(root), **options)
     data.place(Stages(folder), HashingEmbedder(dim=64))
     return data
+
+
+def recorded(root, episodes=5, steps=3):
+    """A folder in the JSONL layout; the first step of the second episode is broken."""
+    root.mkdir()
+    lines = []
+    for number in range(episodes * steps):
+        Image.new("RGB", (20, 40), (number, 0, 0)).save(root / f"{number}.png")
+        identity = {"episode": number // steps, "step": number % steps, "instruction": f"go {number // steps}"}
+        lines.append({**identity, "screenshot": f"{number}.png", "action": {"type": "back"}})
+    lines[steps]["action"] = {"type": "fly"}
+    (root / "steps.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return root
+
+
+def control(root, episodes=4):
+    """A folder of AndroidControl-style episodes of two actions."""
+    root.mkdir()
+    Image.new("RGB", (20, 40)).save(root / "a.png")
+    whole = {
+        "goal": "go",
+        "actions": [{"action_type": "wait"}, {"action_type": "navigate_back"}],
+        "step_instructions": ["wait", "go back"],
+        "screenshots": ["a.png"] * 3,
+        "accessibility_trees": [[]] * 3,
+        "screenshot_widths": [20] * 3,
+        "screenshot_heights": [40] * 3,
+    }
+    (root / "episodes.json").write_text(json.dumps([{"episode_id": n, **whole} for n in range(episodes)]))
+    return root
+
+
+def test_every_format_has_a_reader():
+    assert set(get_args(Format)) == set(READERS)
+
+
+@pytest.mark.parametrize(
+    "make, format, name, kept, faults",
+    [(recorded, "jsonl", "recorded", 14, ["recorded/1/0"]), (control, "android_control", "android_control", 8, [])],
+)
+def test_other_formats(tmp_path, make, format, name, kept, faults):
+    data = module(tmp_path / "stages", make(tmp_path / "data"), format=format)
+    for part in ("preference", "test"):
+        data.prepare_memory(part)
+    report = data.data_report()
+    assert (report.kept, [fault.id for fault in report.faults]) == (kept, faults)
+    preference, test = data.part("preference"), data.part("test")
+    assert len(preference) + len(test) == kept and {i.partition("/")[0] for i in preference.step_ids} == {name}
+    runs = [{part.meta(i).trajectory for i in part.step_ids} for part in (preference, test)]
+    assert len(runs[1]) == 1 and not runs[0] & runs[1]
+    for query, hit in data.pairs("test").hits.items():
+        assert test.meta(query).trajectory != preference.meta(hit.step_id).trajectory
+
+
+def test_the_folder_is_read_once_and_nothing_is_left_beside_the_stage(tmp_path, monkeypatch):
+    opened = []
+
+    def read(root, report):
+        opened.append(root)
+        return READERS["jsonl"](root, report)
+
+    data = module(tmp_path / "stages", recorded(tmp_path / "data"), format="jsonl")
+    expected = {step.step_id: step for step in READERS["jsonl"](data.root, DataReport())}
+    monkeypatch.setitem(READERS, "appagent", read)
+    data.format = "appagent"
+    left_over = data._copy
+    left_over.mkdir(parents=True)
+    (left_over / "index.json").write_text("of a killed run")
+    data.prepare_steps()
+    assert opened == [data.root]
+    assert [path.name for path in (tmp_path / "stages").iterdir() if path.is_dir()] == [data.steps_stage.key]
+    found = {i: data.part(part)[i] for part in ("preference", "test") for i in data.part(part).step_ids}
+    assert found == expected
+
+
+def test_nothing_is_left_where_the_data_is_refused(tmp_path):
+    data = module(tmp_path / "stages", recorded(tmp_path / "data", episodes=2), format="jsonl")
+    with pytest.raises(DataError, match="at least 3 trajectories.*got 2 .5 of 6 records kept, 1 fault"):
+        data.prepare_steps()
+    assert not data._copy.exists()
 
 
 @pytest.mark.real_data
