@@ -1,4 +1,4 @@
-"""The command line: ``python train.py {prepare,harvest,fit,test} --config pocket.yaml``.
+"""The command line: ``python train.py {prepare,show,harvest,fit,test} --config pocket.yaml``.
 
 LightningCLI with public hooks only. It parses, places everything that is written into one run folder, and hands over to
 `switchmem.pipeline.Study`, which holds the logic. The traps of the libraries below are met here:
@@ -76,6 +76,23 @@ class StudyTrainer(Trainer):
         """Write the benchmark's step shards; loads no model."""
         raise RunError("`prepare` must be run by `python train.py prepare`, got a bare Trainer. Use the command.")
 
+    def show(
+        self,
+        model: LightningModule,
+        datamodule: LightningDataModule | None = None,
+        step: str | None = None,
+        memory_step: str | None = None,
+    ) -> None:
+        """Print a step's prompts as the actor gets them and write its pictures; loads no weights.
+
+        Args:
+            model: not used.
+            datamodule: where the step is.
+            step: id of a step of any part; without it, the first ids of each part are listed.
+            memory_step: id of the demonstration to show instead of the retrieved one.
+        """
+        raise RunError("`show` must be run by `python train.py show`, got a bare Trainer. Use the command.")
+
     def harvest(self, model: LightningModule, datamodule: LightningDataModule | None = None) -> None:
         """Harvest the frozen actor's states and sampled actions; trains nothing."""
         raise RunError("`harvest` must be run by `python train.py harvest`, got a bare Trainer. Use the command.")
@@ -114,6 +131,7 @@ class SwitchMemCLI(LightningCLI):
         return {
             "fit": {"model", "train_dataloaders", "val_dataloaders", "datamodule", "weights_only"},
             "prepare": {"model", "datamodule"},
+            "show": {"model", "datamodule"},
             "harvest": {"model", "datamodule"},
             "test": {"model", "dataloaders", "datamodule", "ckpt_path", "verbose", "weights_only"},
         }
@@ -293,11 +311,11 @@ class SwitchMemCLI(LightningCLI):
 
     @rank_zero_only
     def _write_provenance(self) -> None:
-        actor, data = self.section.actor, self.section.data
+        actor, data = self.resolved["actor"], self.section.data  # plain values: a section also holds its file's path
         self.provenance = self.run_folder.write_provenance(
             str(self.config.subcommand),
             {
-                "actor": {**actor.as_dict(), "fingerprint": self.study.actor_fingerprint},
+                "actor": {**actor, "fingerprint": self.study.actor_fingerprint},
                 "batch_size": data.init_args.get("batch_size"),
                 "embedder": self.study.embedder.name,
                 "seed": self.section.seed_everything,
@@ -323,6 +341,17 @@ class SwitchMemCLI(LightningCLI):
     def prepare(self, model: RouterModule, datamodule: LightningDataModule) -> None:
         """Write the step shards of all parts."""
         self.study.prepare_steps()
+        self._say_goodbye()
+
+    def show(
+        self,
+        model: RouterModule,
+        datamodule: LightningDataModule,
+        step: str | None = None,
+        memory_step: str | None = None,
+    ) -> None:
+        """Print a step's prompts and write its pictures, or list steps."""
+        self.study.show(step, memory_step)
         self._say_goodbye()
 
     def harvest(self, model: RouterModule, datamodule: LightningDataModule) -> None:
