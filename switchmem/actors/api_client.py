@@ -169,7 +169,7 @@ class ChatClient:
 
     def _wait(self, attempt: int, asked: float) -> float:
         """Seconds before the next attempt; chance keeps requests that failed together from coming back together."""
-        backoff = min(LONGEST_WAIT, self.endpoint.backoff * 2.0 ** (attempt - 1)) * random.uniform(0.5, 1.0)
+        backoff = min(LONGEST_WAIT, self.endpoint.backoff * 2.0 ** min(attempt - 1, 99)) * random.uniform(0.5, 1.0)
         return asked + backoff / 10 if asked > backoff else backoff
 
     async def _attempt(

@@ -199,16 +199,16 @@ class Endpoint:
 
 
 def _check_url(url: str) -> None:
+    if any(mark in url for mark in "@?#"):
+        # not shown: a key in a URL ends up in every log
+        raise EndpointError(
+            "`base_url` must have no user, password, query or fragment, got one with. "
+            "Keys come from the environment alone: see `api_key_env`."
+        )
     try:
         parts = urlsplit(url)
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         raise EndpointError("`base_url` must be a URL, got something that cannot be read as one.") from None
-    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-        # not shown either: a key in a URL ends up in every log
-        raise EndpointError(
-            "`base_url` must have no user, password, query or fragment, got one with. "
-            "Keys come from the environment alone: see `api_key_env`."
-        )
     if not good:
         raise EndpointError(f"`base_url` must be http(s)://HOST[:PORT][/PATH], got {url!r}.")

@@ -21,7 +21,8 @@ _TRANSIENT = frozenset({408, 409, 425, 429})
 _FILTERED = frozenset({"content_filter", "content_policy_violation"})
 _TOO_LONG = re.compile(
     r"context[ _](?:length|window|size)|maximum model length|max_model_len|max(?:imum)? sequence length"
-    r"|(?:prompt|input|inputs)\b.{0,80}\b(?:too long|too many tokens|longer than|exceeds?)|too many (?:input )?tokens",
+    r"|(?:prompt|input|inputs)\b.{0,80}\b(?:too long|too many tokens|longer than|exceeds?)|too many (?:input )?tokens"
+    r"|tokens\b.{0,40}must be <=",
     re.IGNORECASE | re.DOTALL,
 )
 
