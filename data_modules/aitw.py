@@ -238,7 +238,8 @@ def told(split: Split) -> str:
         for name in split.parts
     ]
     conflicts = len(split.report["roles"]["conflicts"])
-    return "; ".join(parts) + f"; {conflicts} ids listed twice, none of them trained on"
+    twice = f"; {conflicts} id{'' if conflicts == 1 else 's'} listed twice, not trained on" if conflicts else ""
+    return "; ".join(parts) + twice
 
 
 def _check(categories: Sequence[str] | None, test_share: float, workers: int | None) -> None:

@@ -35,7 +35,12 @@ def appagent(real_data):
 
 @pytest.fixture
 def episode(real_data):
-    return ["--config=aitw.yaml", f"--data.init_args.root={real_data / 'aitw' / 'tfrecord'}", *QUICK]
+    return [
+        "--config=trajectories.yaml",
+        "--data.init_args.format=aitw_tfrecord",
+        f"--data.init_args.root={real_data / 'aitw' / 'tfrecord'}",
+        *QUICK,
+    ]
 
 
 OWN = "--data.init_args.own_trajectory=true"
@@ -63,7 +68,7 @@ def test_the_shipped_actor_goes_all_the_way_or_stops_with_its_harvest_kept(
     said = capsys.readouterr()
     kept, read, faults, alone = numbers(DATA, said.out)
     steps, trajectories, tied, text, image, bad_text, bad_image, answers = numbers(COUNTS, said.out)
-    run = tmp_path / "runs" / ("trajectories" if name == "appagent" else "aitw")
+    run = tmp_path / "runs" / "trajectories"
     report = json.loads((run / "data_report.json").read_text())
     assert (report["kept"], report["read"], len(report["faults"])) == (kept, read, faults)
     assert alone == report["notes"]["preference_without_memory"] == 0
@@ -149,6 +154,6 @@ def test_one_episode_may_remember_itself(episode, real_data, tmp_path, monkeypat
     assert "note: Memories come from the query's own trajectory too, which leaks: the results mean nothing." in said.out
     (rows,) = [json.loads(p.read_text())["rows"] for p in harvest_of(tmp_path).glob("rank-*.json")]
     assert len(rows) == 4 and all(row["memory_id"] in answers and row["memory_id"] != row["step_id"] for row in rows)
-    assert (tmp_path / "runs" / "aitw" / "policy" / "policies.json").is_file()
+    assert (tmp_path / "runs" / "trajectories" / "policy" / "policies.json").is_file()
     assert desk("test", OWN, small=episode) == 1
     assert "part 'test' must have steps, got none" in capsys.readouterr().err

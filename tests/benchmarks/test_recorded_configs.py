@@ -12,6 +12,7 @@ from switchmem.benchmarks.aitw import read_tfrecords
 from switchmem.benchmarks.appagent import read_runs
 
 EPISODES = 6
+SHARDS = "--data.init_args.format=aitw_tfrecord"
 
 
 @pytest.fixture
@@ -36,23 +37,29 @@ def write_episodes(write_tfrecord, aitw_features, encode_example):
     return write
 
 
-def fit_and_test(desk, config, root):
-    flags = [f"--config={config}", f"--data.init_args.root={root}", "--study.bootstrap=100", "--trainer.fast_dev_run=1"]
+def fit_and_test(desk, root, *flags):
+    flags = [
+        "--config=trajectories.yaml",
+        f"--data.init_args.root={root}",
+        "--study.bootstrap=100",
+        "--trainer.fast_dev_run=1",
+        *flags,
+    ]
     assert desk("fit", small=flags) == 0 and desk("test", small=flags) == 0
     return json.loads((desk.folder / "runs" / "stages" / "fast_dev_run" / "results.json").read_text())
 
 
 def test_trajectories(runs, tmp_path, monkeypatch):
     answers = recorded_actions(read_runs(runs, DataReport()))
-    results = fit_and_test(Desk(tmp_path / "desk", monkeypatch, answers), "trajectories.yaml", runs)
+    results = fit_and_test(Desk(tmp_path / "desk", monkeypatch, answers), runs)
     assert results["benchmark"] == "appagent" and results["n_trajectories"] == 2
     assert "too few" in results["notes"][-1]
 
 
-def test_aitw(write_episodes, tmp_path, monkeypatch):
+def test_aitw_shards(write_episodes, tmp_path, monkeypatch):
     root = write_episodes(tmp_path / "aitw")
     answers = recorded_actions(read_tfrecords([root], DataReport()))
-    results = fit_and_test(Desk(tmp_path / "desk", monkeypatch, answers), "aitw.yaml", root)
+    results = fit_and_test(Desk(tmp_path / "desk", monkeypatch, answers), root, SHARDS)
     assert results["benchmark"] == "aitw" and results["n_steps"] == 10
 
 
@@ -63,7 +70,7 @@ def test_the_real_episode_beside_others(real_data, write_episodes, tmp_path, mon
     shutil.copy(shard, root / shard.name)
     steps = list(read_tfrecords([root], DataReport()))
     desk = Desk(tmp_path / "desk", monkeypatch, recorded_actions(steps))
-    fit_and_test(desk, "aitw.yaml", root)
+    fit_and_test(desk, root, SHARDS)
     harvested = [
         step_id
         for path in (desk.folder / "runs" / "stages").glob("harvest-*/manifest.json")
