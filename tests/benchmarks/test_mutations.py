@@ -11,11 +11,16 @@ import random
 import struct
 
 import pytest
+from learngui_release import Release
 from mutations import damage_bytes, damage_frame, damage_json, damage_xml, json_text, no_hang
+from PIL import Image
 
 from switchmem.benchmarks import DataError, DataReport
 from switchmem.benchmarks.aitw import read_tfrecords
+from switchmem.benchmarks.androidcontrol import read_episodes
 from switchmem.benchmarks.appagent import read_runs
+from switchmem.benchmarks.jsonl import read_jsonl
+from switchmem.benchmarks.learngui import StepReader, find_layout, load_offline, load_tests
 from switchmem.benchmarks.uiautomator import parse_hierarchy, ui_elements
 from switchmem.steps import RecordError
 
@@ -127,3 +132,99 @@ def test_hierarchies(ui):
             else:
                 assert dropped >= 0
                 assert all(0 <= e.box[0] <= e.box[2] <= 1 and 0 <= e.box[1] <= e.box[3] <= 1 for e in elements)
+
+
+# --- recordings in JSON ---
+
+
+def damaged_json(rng, value):
+    """The value's text after damage to its structure, its bytes, or both."""
+    text = json_text(rng, damage_json(rng, value)).encode("utf-8", "surrogatepass")
+    return damage_bytes(rng, text) if rng.random() < 0.4 else text
+
+
+def test_jsonl(tmp_path):
+    Image.new("RGB", (100, 200)).save(tmp_path / "a.png")
+    lines = [
+        {
+            "episode": "e",
+            "step": n,
+            "instruction": "Do it",
+            "screenshot": "a.png",
+            "units": "pixels",
+            "elements": [{"box": [0, 0, 50, 20], "text": "Wi-Fi", "clickable": True}],
+            "action": {"type": "tap", "point": [25, 10]},
+        }
+        for n in range(4)
+    ]
+    for seed in range(COUNT):
+        rng = random.Random(seed)
+        texts = [json.dumps(line).encode() for line in lines]
+        texts[1] = damaged_json(rng, lines[1])
+        (tmp_path / "steps.jsonl").write_bytes(b"\n".join(texts) + b"\n")
+        steps, report = read(read_jsonl, tmp_path)
+        assert steps is not None and {f"recorded/e/{n}" for n in (0, 2, 3)} <= steps.keys(), seed
+        assert len(steps) >= 4 or report.faults, seed
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+def test_androidcontrol(form, tmp_path):
+    Image.new("RGB", (100, 200)).save(tmp_path / "a.png")
+    node = {"text": "Wi-Fi", "class_name": "a.B", "bbox_pixels": {"x_min": 0, "x_max": 50, "y_min": 0, "y_max": 20}}
+    episodes = [
+        {
+            "episode_id": number,
+            "goal": "Do it",
+            "screenshots": ["a.png"] * 3,
+            "accessibility_trees": [[node]] * 3,
+            "screenshot_widths": [100] * 3,
+            "screenshot_heights": [200] * 3,
+            "actions": [{"action_type": "click", "x": 5, "y": 5}, {"action_type": "navigate_back"}],
+            "step_instructions": ["tap", "back"],
+        }
+        for number in range(3)
+    ]
+    for seed in range(COUNT):
+        rng = random.Random(seed)
+        texts = [json.dumps(episode).encode() for episode in episodes]
+        texts[1] = damaged_json(rng, episodes[1])
+        whole = b"\n".join(texts) if form == "jsonl" else b"[" + b",".join(texts) + b"]"
+        (tmp_path / f"episodes.{form}").write_bytes(whole)
+        steps, report = read(read_episodes, tmp_path)
+        if steps is None:  # bytes that are no text anywhere spoil a whole .json, which is said
+            assert form == "json", seed
+            continue
+        assert {f"android_control/0/{n}" for n in (0, 1)} <= steps.keys(), seed
+        assert len(steps) >= 6 or report.faults, seed
+        if form == "jsonl":
+            assert {f"android_control/2/{n}" for n in (0, 1)} <= steps.keys(), seed
+
+
+def read_learngui(root, report):
+    layout = find_layout(root)
+    episodes = load_offline(layout, "learngui", report)
+    load_tests(layout, 1, episodes, "learngui", report)
+    return StepReader(layout, online=False).read(episodes.values(), report)
+
+
+@pytest.mark.parametrize("part", ["instructions", "tasks", "annotation"])
+def test_learngui(part, tmp_path):
+    release = Release(tmp_path / "learngui")
+    release.episodes = {name: Release.episode(name, ["CLICK[60,120]"]) for name in release.episodes}
+    release.write()
+    path = {
+        "instructions": release.offline / "low_level_instructions.json",
+        "tasks": release.offline / release.split_name,
+        "annotation": release.anno / "q1_0.json",
+    }[part]
+    value = json.loads(path.read_text())
+    whole, _ = read(read_learngui, release.root)
+    for seed in range(COUNT):
+        rng = random.Random(seed)
+        path.write_bytes(damaged_json(rng, value))
+        steps, report = read(read_learngui, release.root)
+        if part == "annotation":
+            assert steps is not None and steps.keys() == whole.keys(), seed
+        elif steps is not None:
+            # an episode that is gone leaves a task without its query or its support
+            assert len(steps) >= len(whole) or report.faults or report.notes["supports_without_an_episode"], seed
