@@ -11,15 +11,19 @@ from typing import Any
 
 import torch
 from lightning.pytorch import LightningDataModule
-from torch import Tensor
 from torch.utils.data import DataLoader, Subset
 
 from data_modules.features import RouterFeatures, SeededSampler, split_by_trajectory
-from data_modules.pairs import HarvestStream, Pairs, load_pairs, make_pairs
+from data_modules.pairs import HarvestStream, Pairs, load_pairs, make_pairs, part_bank
 from data_modules.parts import BANKS, REPORT, Part, PartSteps, load_report, open_part, write_parts
 from switchmem.benchmarks.base import DataError, DataReport
+from switchmem.benchmarks.store import StepStore
+from switchmem.console import progress
 from switchmem.harvest import HarvestPlan, note_damaged
+from switchmem.memory.bank import Bank
 from switchmem.memory.embedder import Embedder, HashingEmbedder
+from switchmem.memory.embeddings import EmbeddingJob, Embeddings
+from switchmem.memory.retrieval import Allowed
 from switchmem.stages import Stage, Stages
 
 _log = logging.getLogger(__name__)
@@ -107,8 +111,13 @@ class StepsDataModule(LightningDataModule):
         """
         write_parts(self.read(report), stage, report)
 
-    def allowed(self, part: str, query_ids: Sequence[str], bank_ids: Sequence[str]) -> Tensor | None:
-        """Which demonstrations may be retrieved, bool ``[B, M]``; None, the default, allows all other trajectories."""
+    def allowed(self, part: str, query_ids: Sequence[str], bank_ids: Sequence[str]) -> Allowed | None:
+        """Which demonstrations may be retrieved, beyond "of another trajectory"; the default, None, allows them all.
+
+        Returns:
+            For each query the ids that it may retrieve, which costs no more than they are; or bool ``[M]`` for all
+            queries, or bool ``[B, M]``, which grows with both.
+        """
         return None
 
     # --- stages ---
@@ -122,8 +131,13 @@ class StepsDataModule(LightningDataModule):
         """The stage that holds the parts' step stores."""
         return self.stages.stage("steps", {"data": self.fingerprint()})
 
+    @property
+    def embeddings_stage(self) -> Stage:
+        """The stage that holds the vectors of all steps."""
+        return self.stages.stage("embeddings", {"steps": self.steps_stage.key, "embedder": self.embedder.name})
+
     def memory_stage(self, part: str) -> Stage:
-        """The stage that holds the bank's keys and the retrieved pairs of "preference" or "test".
+        """The stage that holds the retrieved pairs of "preference" or "test".
 
         Raises:
             DataError: if the part has no queries.
@@ -158,20 +172,42 @@ class StepsDataModule(LightningDataModule):
                 report.save(stage.folder / REPORT)
                 raise DataError(f"{error} What was left out is listed in {stage.folder / REPORT}.") from error
 
+    def embedding_job(self) -> EmbeddingJob:
+        """What `embeddings_stage` holds when it is complete: every step of every prepared part, each once."""
+        steps = self.steps_stage
+        stores = steps.read()["facts"]["steps"]
+        every = Part("every", [StepStore(steps.folder / name) for name in stores])
+        return EmbeddingJob(self.embeddings_stage, every, every.step_ids, self.embedder)
+
+    def prepare_embeddings(self) -> None:
+        """Embed the steps of all parts in this process, unless that is done; a study has all devices do it instead."""
+        self.prepare_steps()
+        stage = self.embeddings_stage
+        if stage.complete:
+            return
+        with stage.lock(), progress("embedding") as advance:
+            if not stage.complete:
+                self.embedding_job().run(advance)
+
     def prepare_memory(self, part: str) -> None:
-        """Embed the bank of a part and retrieve for its queries, unless that is done.
+        """Embed all steps and retrieve for the queries of a part, unless that is done.
 
         Raises:
             DataError: as `prepare_steps`, and if no query has a retrievable memory.
+            EmbeddingError: if kept embeddings are damaged.
         """
         self.prepare_steps()
         stage = self.memory_stage(part)
+        if stage.complete:
+            return
+        queries, bank = self.part(part), self.part(BANKS[part])  # refused here where there are none
+        self.prepare_embeddings()  # not inside the lock below: a study takes the two in the other order
         with stage.lock():
             if not stage.complete:
                 make_pairs(
-                    self.part(part),
-                    self.part(BANKS[part]),
-                    self.embedder,
+                    queries,
+                    bank,
+                    Embeddings.open(self.embeddings_stage.folder),
                     stage,
                     part in self.same_category,
                     lambda queries, bank: self.allowed(part, queries, bank),
@@ -181,6 +217,15 @@ class StepsDataModule(LightningDataModule):
     def part(self, name: str) -> Part:
         """Steps of a prepared part by id."""
         return open_part(self.steps_stage, name)
+
+    def bank(self, name: str) -> Bank:
+        """A part as a bank, once `prepare_embeddings` is done; the keys are read from their files when they are used.
+
+        Raises:
+            DataError: if the part has no steps.
+            EmbeddingError: if the embeddings are not finished, or damaged.
+        """
+        return part_bank(self.part(name), Embeddings.open(self.embeddings_stage.folder))
 
     def pairs(self, part: str) -> Pairs:
         """Which demonstration each query of a prepared part gets."""
@@ -216,6 +261,8 @@ class StepsDataModule(LightningDataModule):
 
     def setup(self, stage: str) -> None:
         """Look up what is harvested already; Lightning's barriers around it let no rank write before all looked."""
+        if self.trainer is not None:
+            self.embedder.place(self.trainer.strategy.root_device)  # the rank's own
         if stage == "predict" and self._selected is not None:
             part, folder, limit = self._selected
             pairs = self.pairs(part)

@@ -6,25 +6,22 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import torch
-from torch import Tensor
 from torch.utils.data import IterableDataset, get_worker_info
 
 from data_modules.parts import REPORT, Part
 from switchmem.benchmarks.base import DataError, DataReport
 from switchmem.benchmarks.store import shard
-from switchmem.memory.bank import Bank, embed_queries
-from switchmem.memory.embedder import Embedder
-from switchmem.memory.retrieval import Hit, StepWithMemory, top1
+from switchmem.memory.bank import Bank
+from switchmem.memory.embeddings import Embeddings
+from switchmem.memory.retrieval import Allowed, Hit, StepWithMemory, top1
 from switchmem.stages import Stage, write_json
 from switchmem.steps import RecordError
 
 PAIRS = "pairs.json"
-BANK = "bank.safetensors"
 NO_MEMORY = "no demonstration may be retrieved for it"
 
-Allowed = Callable[[Sequence[str], Sequence[str]], Tensor | None]
-"""(query ids, bank ids) -> bool ``[B, M]``, or None where everything may be retrieved."""
+AllowedOf = Callable[[Sequence[str], Sequence[str]], Allowed | None]
+"""(query ids, bank ids) -> what each query may retrieve, as `top1` takes it; None where that is everything."""
 
 
 @dataclass(frozen=True)
@@ -40,22 +37,33 @@ class Pairs:
     skipped: dict[str, str] = field(default_factory=dict)
 
 
+def part_bank(part: Part, embeddings: Embeddings) -> Bank:
+    """The steps of a part that have a vector, as a bank; the keys stay in the embeddings' files."""
+    ids = tuple(step_id for step_id in part.step_ids if step_id in embeddings)
+    metas = [part.meta(step_id) for step_id in ids]
+    # Steps of a trajectory share the name's string: a million copies would count.
+    shared: dict[str, str] = {}
+    trajectories = tuple(shared.setdefault(meta.trajectory, meta.trajectory) for meta in metas)
+    categories = tuple(shared.setdefault(meta.category, meta.category) for meta in metas)
+    return Bank(ids, trajectories, categories, embeddings.rows(ids))
+
+
 def make_pairs(
     queries: Part,
     bank: Part,
-    embedder: Embedder,
+    embeddings: Embeddings,
     stage: Stage,
     same_category: bool,
-    allowed: Allowed,
+    allowed: AllowedOf,
     own_trajectory: bool = False,
 ) -> Pairs:
-    """Embed a bank and its queries, retrieve, and keep the result in a stage.
+    """Retrieve for the queries of a part, and keep the result in a stage.
 
     Args:
         queries: steps that need a memory.
         bank: demonstrations.
-        embedder: embeds both.
-        stage: gets the bank's keys, the pairs, and a report of damaged records.
+        embeddings: of both.
+        stage: gets the pairs, and a report of damaged records.
         same_category: whether a query retrieves inside its own category.
         allowed: which demonstrations may be retrieved, beyond the rules above.
         own_trajectory: whether a query may retrieve other steps of its own trajectory, which leaks.
@@ -65,34 +73,33 @@ def make_pairs(
     """
     stage.begin()
     report, pairs = DataReport(read=len(queries)), Pairs()
-
-    def damaged_query(step_id: str, reason: str) -> None:
-        pairs.skipped[step_id] = reason
-
-    keys = Bank.build(bank, bank.step_ids, embedder, on_damaged=report.add)
-    embedded = list(embed_queries(queries, queries.step_ids, embedder, on_damaged=damaged_query))
-    vectors = torch.stack([q.vector for q in embedded]) if embedded else torch.zeros(0, embedder.dim)
+    damaged, cut = embeddings.damaged, embeddings.cut
+    for step_id in bank.step_ids:
+        if step_id in damaged:
+            report.add(step_id, damaged[step_id])
+    pairs.skipped.update({step_id: damaged[step_id] for step_id in queries.step_ids if step_id in damaged})
+    keys, asked = part_bank(bank, embeddings), part_bank(queries, embeddings)
     # Retrieval leaves out the query's group: its trajectory, or a group that is the step alone.
-    groups = [q.step_id if own_trajectory else q.trajectory for q in embedded]
     found = top1(
-        vectors,
+        asked.keys,
         replace(keys, trajectories=keys.ids) if own_trajectory else keys,
-        groups,
-        [q.category for q in embedded] if same_category else None,
-        allowed([q.step_id for q in embedded], keys.ids),
+        asked.ids if own_trajectory else asked.trajectories,
+        asked.categories if same_category else None,
+        allowed(asked.ids, keys.ids),
     )
-    for query, hit in zip(embedded, found, strict=True):
+    for query, hit in zip(asked.ids, found, strict=True):
         if hit is None:
-            pairs.skipped[query.step_id] = NO_MEMORY
+            pairs.skipped[query] = NO_MEMORY
         else:
-            pairs.hits[query.step_id] = hit
+            pairs.hits[query] = hit
     other = "step" if own_trajectory else "trajectory"
     _require_pairs(pairs, queries, bank, f"another {other}{' of the same category' if same_category else ''}")
     for step_id, reason in pairs.skipped.items():
         report.add(step_id, f"skipped as a {queries.name} query: {reason}")
     report.kept = len(pairs.hits)
     report.note(f"{queries.name}_without_memory", sum(r == NO_MEMORY for r in pairs.skipped.values()))
-    keys.save(stage.folder / BANK)
+    if cut:
+        report.note(f"{queries.name}_texts_cut_by_embedder", sum(i in cut for i in {*asked.ids, *keys.ids}))
     write_json(stage.folder / PAIRS, {"hits": pairs.hits, "skipped": pairs.skipped})
     report.save(stage.folder / REPORT)
     stage.finish(queries=len(queries), paired=len(pairs.hits), skipped=len(pairs.skipped), bank=len(keys))

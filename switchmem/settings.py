@@ -26,6 +26,11 @@ class MemorySettings:
         dim: length E of a vector of "hashing", at least 16; models bring their own.
         device: "auto" (the accelerator if there is one), or a torch device, which must exist.
         batch_size: items per forward pass of a model, at least 1.
+        dtype: of a model, "auto" (as stored), "float32" or "bfloat16".
+        prompt: instruction to a model; None takes the model's own.
+        max_length: tokens of a text that a model reads, at least 16; None takes the model's own limit. Longer texts are
+            counted in the data report.
+        max_pixels: larger screenshots are scaled down to this many pixels for a model, at least 1024; None leaves them.
     """
 
     name: str = "hashing"
@@ -33,6 +38,10 @@ class MemorySettings:
     dim: int = 1024
     device: str = "auto"
     batch_size: int = 8
+    dtype: str = "auto"
+    prompt: str | None = None
+    max_length: int | None = None
+    max_pixels: int | None = 1_843_200
 
     def embedder(self) -> Embedder:
         """The embedder; a model's weights are loaded when it is first used.
@@ -42,7 +51,16 @@ class MemorySettings:
         """
         if self.name == "hashing":
             return HashingEmbedder(self.dim)
-        return SentenceTransformerEmbedder(self.name, self.revision, self.device, self.batch_size)
+        return SentenceTransformerEmbedder(
+            self.name,
+            self.revision,
+            self.device,
+            self.batch_size,
+            self.dtype,
+            self.prompt,
+            self.max_length,
+            self.max_pixels,
+        )
 
 
 @dataclass

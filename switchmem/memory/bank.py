@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
+from numpy.typing import NDArray
 from torch import Tensor
 
 from switchmem.memory.embedder import Embedder
 from switchmem.memory.views import one_line, query_text, state_text
-from switchmem.steps import Action, RecordError, Step
+from switchmem.steps import Action, Step
+
+KEYS, STEPS = "keys.npy", "steps.parquet"
+COLUMNS = ("ids", "trajectories", "categories")
 
 
 class BankError(ValueError):
@@ -30,6 +37,17 @@ class StepSource(Protocol):
         """The step, or `RecordError` where its record is damaged."""
 
 
+class Rows(Protocol):
+    """Vectors that may lie in mapped files: a tensor is one, and so is `switchmem.memory.embeddings.MappedRows`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """``(M, E)``."""
+
+    def __getitem__(self, index: slice | NDArray[np.int64]) -> Tensor:
+        """Some rows, ``[m, E]`` float32."""
+
+
 @dataclass(frozen=True)
 class Bank:
     """Demonstrations that can be retrieved.
@@ -38,7 +56,7 @@ class Bank:
         ids: ``M`` distinct step ids.
         trajectories: the trajectory of each.
         categories: the category of each, "" where there is none.
-        keys: ``[M, E]`` float32, rows of length 1.
+        keys: ``[M, E]`` float32, rows of length 1; a tensor, or rows of mapped files that never lie in memory together.
 
     Raises:
         BankError: if lengths differ or an id occurs twice.
@@ -47,120 +65,97 @@ class Bank:
     ids: tuple[str, ...]
     trajectories: tuple[str, ...]
     categories: tuple[str, ...]
-    keys: Tensor
+    keys: Rows
 
     def __post_init__(self) -> None:
-        lengths = (len(self.ids), len(self.trajectories), len(self.categories), len(self.keys))
-        if self.keys.ndim != 2 or len(set(lengths)) != 1:
+        shape = tuple(self.keys.shape)
+        lengths = (len(self.ids), len(self.trajectories), len(self.categories), *shape[:1])
+        if len(shape) != 2 or len(set(lengths)) != 1:
             raise BankError(
                 f"`ids`, `trajectories`, `categories` and `keys` must have one entry per demonstration, got {lengths} "
-                f"and keys of shape {tuple(self.keys.shape)}."
+                f"and keys of shape {shape}."
             )
         if len(set(self.ids)) != len(self.ids):
-            twice = sorted({i for i in self.ids if self.ids.count(i) > 1})
+            twice = sorted(step_id for step_id, n in Counter(self.ids).items() if n > 1)
             raise BankError(f"`ids` must be distinct, got {len(twice)} twice, the first {twice[0]!r}. Drop the copies.")
 
     def __len__(self) -> int:
         return len(self.ids)
 
     @classmethod
-    def build(
-        cls,
-        source: StepSource,
-        ids: Iterable[str],
-        embedder: Embedder,
-        batch_size: int = 64,
-        on_damaged: Callable[[str, str], None] | None = None,
-    ) -> Bank:
+    def build(cls, steps: Iterable[Step], embedder: Embedder, batch_size: int = 64) -> Bank:
         """Embed demonstrations by their query text (instruction and textual state).
 
+        The keys lie in memory; `switchmem.memory.embeddings` is for more than fit there.
+
         Args:
-            source: where the steps are.
-            ids: ids of the demonstrations.
+            steps: the demonstrations.
             embedder: the embedder that the queries will use too.
             batch_size: steps per call of the embedder, at least 1.
-            on_damaged: called with (step id, reason) for a damaged record, which is then left out.
-
-        Raises:
-            RecordError: on a damaged record, without `on_damaged`.
         """
-        rows = list(embed_queries(source, ids, embedder, batch_size, on_damaged))
-        keys = torch.stack([row.vector for row in rows]) if rows else torch.zeros(0, embedder.dim)
-        return cls(
-            tuple(row.step_id for row in rows),
-            tuple(row.trajectory for row in rows),
-            tuple(row.category for row in rows),
-            keys,
-        )
+        metas: list[tuple[str, str, str]] = []
+        keys: list[Tensor] = []
+        stream = iter(steps)
+        while batch := list(itertools.islice(stream, batch_size)):
+            metas += [(step.step_id, step.trajectory, step.category) for step in batch]
+            keys.append(embedder.texts([query_text(step) for step in batch]))
+        ids, trajectories, categories = zip(*metas, strict=True) if metas else ((), (), ())
+        return cls(ids, trajectories, categories, torch.cat(keys) if keys else torch.zeros(0, embedder.dim))
 
-    def save(self, path: Path) -> None:
-        """Write one safetensors file, under a temporary name first."""
-        columns = {"ids": self.ids, "trajectories": self.trajectories, "categories": self.categories}
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
-        metadata = {name: json.dumps(values) for name, values in columns.items()}
-        save_file({"keys": self.keys.contiguous()}, partial, metadata=metadata)
-        partial.replace(path)
+    def save(self, folder: Path) -> None:
+        """Write a folder: ``keys.npy``, which can be mapped, and ``steps.parquet`` with the three columns.
+
+        Everything is written beside it first and renamed at the end; an earlier bank in `folder` is replaced.
+        """
+        partial = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        write_rows(partial / KEYS, self.keys)
+        # Bytes, since ids may hold what is no valid Unicode.
+        columns = {name: [value.encode("utf-8", "surrogatepass") for value in getattr(self, name)] for name in COLUMNS}
+        schema = pa.schema([(name, pa.binary()) for name in COLUMNS])
+        pq.write_table(pa.table(columns, schema=schema), partial / STEPS, compression="zstd")
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
 
     @classmethod
-    def load(cls, path: Path) -> Bank:
-        """Inverse of `save`.
+    def load(cls, folder: Path) -> Bank:
+        """Inverse of `save`; the keys stay on the disk and are read where they are used.
 
         Raises:
-            BankError: if the file is not a saved bank.
+            BankError: if the folder is not a saved bank.
         """
         try:
-            with safe_open(path, framework="pt") as file:
-                metadata: Mapping[str, str] = file.metadata() or {}
-                columns = [tuple(json.loads(metadata[name])) for name in ("ids", "trajectories", "categories")]
-                return cls(columns[0], columns[1], columns[2], file.get_tensor("keys"))
-        except Exception as error:  # safetensors raises a type of its own
-            raise BankError(f"{path} must be a saved bank, got: {error}. Delete it; it is built again.") from error
+            table = pq.read_table(folder / STEPS, columns=list(COLUMNS))
+            columns = [
+                tuple(value.decode("utf-8", "surrogatepass") for value in table[name].to_pylist()) for name in COLUMNS
+            ]
+            return cls(columns[0], columns[1], columns[2], map_rows(folder / KEYS))
+        except (OSError, EOFError, ValueError, KeyError, pa.ArrowInvalid) as error:
+            raise BankError(f"{folder} must be a saved bank, got: {error!r}. Save it again.") from error
 
 
-@dataclass(frozen=True)
-class EmbeddedQuery:
-    """A step's key: ``vector`` is ``[E]``."""
-
-    step_id: str
-    trajectory: str
-    category: str
-    vector: Tensor
-
-
-def embed_queries(
-    source: StepSource,
-    ids: Iterable[str],
-    embedder: Embedder,
-    batch_size: int = 64,
-    on_damaged: Callable[[str, str], None] | None = None,
-) -> Iterator[EmbeddedQuery]:
-    """Embed steps by their query text, in order; see `Bank.build` for the arguments."""
-    batch: list[Step] = []
-    for step in _intact(source, ids, on_damaged):
-        batch.append(step)
-        if len(batch) == batch_size:
-            yield from _embed_batch(batch, embedder)
-            batch = []
-    if batch:
-        yield from _embed_batch(batch, embedder)
+def write_rows(path: Path, rows: Rows, block: int = 4096) -> None:
+    """Write rows as one ``.npy`` file, `block` rows at a time."""
+    with path.open("wb") as file:
+        header = {"descr": "<f4", "fortran_order": False, "shape": tuple(rows.shape)}
+        np.lib.format.write_array_header_1_0(file, header)
+        for start in range(0, rows.shape[0], block):
+            some = rows[start : min(start + block, rows.shape[0])]
+            file.write(np.ascontiguousarray(some.detach().cpu().numpy(), dtype="<f4").data)
 
 
-def _intact(source: StepSource, ids: Iterable[str], on_damaged: Callable[[str, str], None] | None) -> Iterator[Step]:
-    for step_id in ids:
-        try:
-            step = source[step_id]
-        except RecordError as error:
-            if on_damaged is None:
-                raise
-            on_damaged(step_id, str(error))
-        else:
-            yield step
+def map_rows(path: Path) -> Tensor:
+    """``[M, E]`` float32 of a file of `write_rows`; mapped, so that rows are read when they are used.
 
-
-def _embed_batch(steps: Sequence[Step], embedder: Embedder) -> Iterator[EmbeddedQuery]:
-    vectors = embedder.texts([query_text(step) for step in steps])
-    for step, vector in zip(steps, vectors, strict=True):
-        yield EmbeddedQuery(step.step_id, step.trajectory, step.category, vector)
+    Raises:
+        ValueError: if the file holds something else.
+    """
+    # Copy on write: nothing is ever written, but torch wants memory that could be.
+    array = np.load(path, mmap_mode="c", allow_pickle=False)
+    if array.ndim != 2 or array.dtype != np.dtype("<f4"):
+        raise ValueError(f"{path} must hold rows of float32, got {array.dtype} of shape {array.shape}")
+    return torch.from_numpy(array)
 
 
 def action_text(action: Action) -> str:

@@ -8,10 +8,12 @@ dot product is a cosine in [-1, 1].
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,8 @@ from torch import Tensor
 
 # Chinese and Japanese are written without blanks, so each of their characters counts as a word.
 _WORD = r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+"
+UNLIMITED = 1 << 24
+"""Tokenizers without a limit of their own have one of astronomical size."""
 Floats = NDArray[np.floating[Any]]
 
 _COLUMNS, _ROWS, _CELL = 16, 24, 4  # the layout grid, and pixels per cell edge; phones are taller than wide
@@ -57,6 +61,13 @@ class Embedder(ABC):
         Returns:
             ``[B, E]`` float32, each row of length 1.
         """
+
+    def place(self, device: torch.device) -> None:  # noqa: B027  (most embedders have nothing to move)
+        """Run on a device from now on, unless the embedder was told which one; each rank calls this with its own."""
+
+    def cut(self, texts: Sequence[str]) -> list[bool]:
+        """For each of ``B`` texts whether it is longer than the embedder reads, so that its end does not count."""
+        return [False] * len(texts)
 
     @abstractmethod
     def multimodal(self, items: Sequence[tuple[str, Image.Image]]) -> Tensor:
@@ -187,15 +198,25 @@ def layout_descriptor(image: Image.Image) -> Floats:
 class SentenceTransformerEmbedder(Embedder):
     """A trained embedder through sentence-transformers; loaded when it is first used.
 
+    Queries, keys and memories are embedded alike, with one instruction: all of them are states of a phone. For
+    Qwen3-VL-Embedding an instruction becomes the system message, and without one its own "Represent the user's input."
+    stands there.
+
     Args:
         model: hub id or folder. Text-only models work for retrieval, but not for Image memories.
         revision: commit or tag on the hub; give one for results that can be reproduced.
-        device: "auto" (the accelerator if there is one), or a torch device, which must exist.
+        device: "auto" (that of the rank, where a trainer runs; else the accelerator if there is one), or a torch
+            device, which must exist.
         batch_size: items per forward pass, at least 1.
         dtype: "auto" (as stored), "float32" or "bfloat16".
+        prompt: the instruction; None takes the model's own.
+        max_length: tokens of a text that are read, instruction included, at least 16; None takes the model's own limit.
+        max_pixels: larger screenshots are scaled down to this many pixels, at least 1024, before the model's own
+            preparation; None leaves them. The default is the limit of Qwen3-VL-Embedding's authors.
 
     Raises:
-        EmbedderError: when loading, if the model cannot be had; when embedding pictures with a text-only model.
+        EmbedderError: if an argument is out of range; when loading, if the model cannot be had; when embedding
+            pictures with a text-only model.
     """
 
     def __init__(
@@ -205,23 +226,36 @@ class SentenceTransformerEmbedder(Embedder):
         device: str = "auto",
         batch_size: int = 8,
         dtype: str = "auto",
+        prompt: str | None = None,
+        max_length: int | None = None,
+        max_pixels: int | None = 1_843_200,
     ) -> None:
-        if batch_size < 1:
-            raise EmbedderError(f"`batch_size` must be at least 1, got {batch_size}.")
+        for name, value, least in (
+            ("batch_size", batch_size, 1),
+            ("max_length", max_length, 16),
+            ("max_pixels", max_pixels, 1024),
+        ):
+            if value is not None and value < least:
+                raise EmbedderError(f"`{name}` must be at least {least}, got {value}.")
+        if dtype not in ("auto", "float32", "bfloat16"):
+            raise EmbedderError(f"`dtype` must be auto, float32 or bfloat16, got {dtype!r}.")
         self.model, self.revision, self.device = model, revision, device
-        self.batch_size, self.dtype = batch_size, dtype
-        self.name = f"sentence-transformers:{model}@{revision or 'latest'}:{dtype}"
+        self.batch_size, self.dtype, self.prompt = batch_size, dtype, prompt
+        self.max_length, self.max_pixels = max_length, max_pixels
+        self._placed: torch.device | None = None
+        # Device and batch size are left out: they move vectors by rounding alone.
+        origin = f"{model}@{revision or 'latest'}" if not Path(model).is_dir() else f"folder:{_hash_files(Path(model))}"
+        self.name = f"sentence-transformers:{origin}:{dtype}:{max_length}:{max_pixels}:{json.dumps(prompt)}"
 
     @cached_property
     def _encoder(self) -> Any:
         from sentence_transformers import SentenceTransformer  # seconds to import, and only needed here
 
+        placed = None if self._placed is None else str(self._placed)
+        device = placed if self.device == "auto" else self.device
         try:
-            return SentenceTransformer(
-                self.model,
-                revision=self.revision,
-                device=None if self.device == "auto" else self.device,
-                model_kwargs={"dtype": self.dtype},
+            encoder = SentenceTransformer(
+                self.model, revision=self.revision, device=device, model_kwargs={"dtype": self.dtype}
             )
         except (OSError, ValueError, RuntimeError, ImportError) as error:
             raise EmbedderError(
@@ -229,6 +263,16 @@ class SentenceTransformerEmbedder(Embedder):
                 f"{self.revision!r} for device {self.device!r}: {error}. Check the name and the network, "
                 "install torchvision if the model's processor asks for it, or use HashingEmbedder, which has none."
             ) from error
+        if self.max_length is not None:
+            encoder.max_seq_length = self.max_length
+        return encoder
+
+    def place(self, device: torch.device) -> None:
+        """Run on a device from now on, where `device` is "auto"."""
+        if self.device == "auto" and device != self._placed:
+            self._placed = device
+            if "_encoder" in vars(self):
+                self._encoder.to(device)
 
     @property
     def dim(self) -> int:
@@ -236,9 +280,17 @@ class SentenceTransformerEmbedder(Embedder):
         return int(self._encoder.get_embedding_dimension())
 
     def texts(self, texts: Sequence[str]) -> Tensor:
-        """``[B, E]`` float32 of ``B`` texts."""
-        # As dictionaries for multimodal models, which would open a bare text that ends like "photo.png" as a file.
-        return self._encode([{"text": text} for text in texts] if self._encoder.supports("image") else list(texts))
+        """``[B, E]`` float32 of ``B`` texts; what `cut` tells of is left out at the end."""
+        return self._encode(self._as_inputs(texts))
+
+    def cut(self, texts: Sequence[str]) -> list[bool]:
+        """For each of ``B`` texts whether it has more tokens than the model reads."""
+        limit = self._encoder.max_seq_length
+        if not texts or limit is None or not limit < UNLIMITED:
+            return [False] * len(texts)
+        whole = {"text": {"truncation": False}}
+        features = self._encoder.preprocess(self._as_inputs(texts), prompt=self._prompt(), processing_kwargs=whole)
+        return [int(length) > limit for length in features["attention_mask"].sum(dim=1)]
 
     def multimodal(self, items: Sequence[tuple[str, Image.Image]]) -> Tensor:
         """``[B, E]`` float32 of ``B`` screenshots with their texts; an empty text embeds the picture alone."""
@@ -247,13 +299,24 @@ class SentenceTransformerEmbedder(Embedder):
                 f"`model` must read pictures to embed Image memories, got {self.model!r}, which reads "
                 f"{self._encoder.modalities}. Use a multimodal embedder such as Qwen/Qwen3-VL-Embedding-2B."
             )
-        return self._encode([{"text": text, "image": image} if text else {"image": image} for text, image in items])
+        scaled = [(text, _at_most(image, self.max_pixels)) for text, image in items]
+        return self._encode([{"text": text, "image": image} if text else {"image": image} for text, image in scaled])
 
-    def _encode(self, inputs: Sequence[str | dict[str, Any]]) -> Tensor:
+    def _as_inputs(self, texts: Sequence[str]) -> list[Any]:
+        # As dictionaries for multimodal models, which would open a bare text that ends like "photo.png" as a file.
+        return [{"text": text} for text in texts] if self._encoder.supports("image") else list(texts)
+
+    def _prompt(self) -> str | None:
+        """The instruction, or the model's own default, which `encode` would look up itself."""
+        default = self._encoder.default_prompt_name
+        return self.prompt if self.prompt is not None or default is None else self._encoder.prompts.get(default)
+
+    def _encode(self, inputs: Sequence[Any]) -> Tensor:
         if not inputs:
             return torch.zeros(0, self.dim)
         vectors = self._encoder.encode(
             inputs,
+            prompt=self._prompt(),
             batch_size=self.batch_size,
             convert_to_tensor=True,
             normalize_embeddings=True,
@@ -263,31 +326,20 @@ class SentenceTransformerEmbedder(Embedder):
         return torch.nn.functional.normalize(vectors.float(), dim=-1).cpu()
 
 
-def load_embedder(
-    name: str = "hashing",
-    revision: str | None = None,
-    dim: int = 1024,
-    device: str = "auto",
-    batch_size: int = 8,
-) -> Embedder:
-    """An embedder by name.
+def _at_most(image: Image.Image, pixels: int | None) -> Image.Image:
+    """The picture, scaled down where it has more pixels."""
+    if pixels is None or image.width * image.height <= pixels:
+        return image
+    scale = math.sqrt(pixels / (image.width * image.height))
+    size = max(1, int(image.width * scale)), max(1, int(image.height * scale))
+    return image.convert("RGB").resize(size, Image.Resampling.BICUBIC)
 
-    Args:
-        name: "hashing", or a sentence-transformers model by hub id or folder.
-        revision: commit or tag on the hub; None for "hashing".
-        dim: E of "hashing"; models bring their own.
-        device: of a model, as in `SentenceTransformerEmbedder`.
-        batch_size: of a model.
 
-    Raises:
-        EmbedderError: if an argument is out of range, or a revision is given for "hashing".
-
-    Example:
-        >>> load_embedder("hashing", dim=64).dim
-        64
-    """
-    if name != "hashing":
-        return SentenceTransformerEmbedder(name, revision, device, batch_size)
-    if revision is not None:
-        raise EmbedderError(f"`revision` must be null for the hashing embedder, got {revision!r}. It has no weights.")
-    return HashingEmbedder(dim)
+def _hash_files(folder: Path) -> str:
+    """32 hexadecimal digits of the names and bytes of all files below a folder."""
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{content}\0".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()

@@ -24,8 +24,10 @@ from switchmem.harvest import Harvest, read_damaged
 from switchmem.learner import RouterModule
 from switchmem.memory.embedder import Embedder
 from switchmem.memory.views import Condition
+from switchmem.pipeline.embedding import embed_on_all_devices
 from switchmem.pipeline.evaluate import FrozenPolicies, log_results, show, test_results
 from switchmem.pipeline.routers import Recipe, RouterTraining, freeze, router_batch
+from switchmem.pipeline.show import show_step
 from switchmem.pipeline.targets import Targets, make_targets, unparsable
 from switchmem.pipeline.workshop import Workshop, as_study_data
 from switchmem.policy import PolicyCard
@@ -81,6 +83,13 @@ class Study:
         report.save(self.run.data_report)
         say(f"data: {report.summary()}; by id in {self.run.data_report}")
 
+    @rank_zero_only
+    def show(self, step_id: str | None, memory_id: str | None = None) -> None:
+        """Print a step's prompts and write its pictures into the run's folder; see `show_step`."""
+        self.prepare_steps()
+        data: Any = self.datamodule
+        show_step(data, self.actor, self.embedder, self.run.path / "show", step_id, memory_id)
+
     # --- harvests ---
 
     def harvest(self, part: str) -> Harvest:
@@ -89,7 +98,7 @@ class Study:
         Args:
             part: "preference", sampled under Text and Image, or "test", greedy under all four conditions.
         """
-        self.data.prepare_memory(part)
+        self._prepare_memory(part)
         self._report_data(part)
         conditions = SAMPLED if part == PREFERENCE else SCORED
         stage = self.harvest_stage(part)
@@ -106,6 +115,24 @@ class Study:
                 if read_damaged(stage.folder):
                     self._report_data(part)
         return Harvest.open(stage.folder)
+
+    def _prepare_memory(self, part: str) -> None:
+        """Embed the steps on all devices, then retrieve on the first rank, each unless it is done."""
+        self.data.prepare_steps()
+        first, stage = is_first_rank(), self.data.embeddings_stage
+        with stage.lock() if first else contextlib.nullcontext():
+            if not stage.complete and not self.data.memory_stage(part).complete:
+                if first:
+                    stage.begin()
+                with quiet():
+                    trainer = self.workshop.trainer([], logs=None)
+                    embed_on_all_devices(self.data.embedding_job(), trainer, getattr(self.datamodule, "num_workers", 0))
+            if first:
+                self.data.prepare_memory(part)
+        if not first:
+            with stage.lock():  # free once the first rank has retrieved, which may take longer than a barrier waits
+                pass
+            self.data.prepare_memory(part)  # is done, or fails here too for the same reason
 
     def harvest_stage(self, part: str) -> Stage:
         """The stage that holds a part's harvest."""

@@ -17,6 +17,7 @@ from switchmem.benchmarks import DataReport
 from switchmem.harvest import Harvest
 from switchmem.learner import RouterModule
 from switchmem.memory.embedder import Embedder
+from switchmem.memory.embeddings import EmbeddingJob
 from switchmem.router import Target
 from switchmem.stages import Stage, Stages
 
@@ -30,8 +31,15 @@ class StudyData(Protocol):
     def prepare_steps(self) -> None:
         """Write the step shards of all parts."""
 
+    @property
+    def embeddings_stage(self) -> Stage:
+        """The stage that holds the vectors of all steps."""
+
+    def embedding_job(self) -> EmbeddingJob:
+        """What that stage is to hold."""
+
     def prepare_memory(self, part: str) -> None:
-        """Read a part's steps, embed its bank and retrieve."""
+        """Retrieve for a part; embeds the steps first, in this process, where that is not done."""
 
     def memory_stage(self, part: str) -> Stage:
         """The stage that holds a part's retrieved pairs."""
@@ -86,7 +94,7 @@ def as_study_data(datamodule: LightningDataModule) -> StudyData:
         TypeError: if it lacks a method of `StudyData`.
     """
     needed = [name for name in vars(StudyData) if not name.startswith("_")]
-    lacking = [name for name in needed if not callable(getattr(datamodule, name, None))]
+    lacking = [name for name in needed if not hasattr(type(datamodule), name)]  # of the type: properties look at files
     if lacking:
         raise TypeError(
             f"`data` must be a data module of steps, got {type(datamodule).__name__} without {', '.join(lacking)}. "

@@ -15,8 +15,8 @@ from data_modules.pairs import NO_MEMORY, HarvestStream
 from data_modules.parts import describe
 from switchmem.benchmarks.base import DataError
 from switchmem.harvest import read_damaged
-from switchmem.memory.bank import Bank
 from switchmem.memory.embedder import HashingEmbedder
+from switchmem.memory.embeddings import EmbeddingError
 from switchmem.memory.retrieval import StepWithMemory
 from switchmem.memory.views import query_text
 from switchmem.stages import Stages
@@ -146,8 +146,9 @@ def test_pairs_are_the_nearest_demonstrations_of_other_trajectories(tmp_path):
         best = max(cosines.values())
         assert hit.step_id == min(i for i, c in cosines.items() if c > best - 1e-6)
         assert hit.cosine == pytest.approx(best, abs=1e-6)
-    bank = Bank.load(data.memory_stage("preference").folder / "bank.safetensors")
-    assert bank.ids == part.step_ids
+    bank = data.bank("bank")
+    assert bank.ids == part.step_ids and bank.trajectories == tuple(part.meta(i).trajectory for i in part.step_ids)
+    assert torch.equal(bank.keys[:], embedder.texts([query_text(part[i]) for i in part.step_ids]))
 
 
 def test_retrieval_stays_in_the_category_where_the_part_says_so(tmp_path):
@@ -176,8 +177,7 @@ def test_own_trajectory_allows_everything_but_the_step_itself(tmp_path):
     data.prepare_memory("preference")
     hits = data.pairs("preference").hits
     assert set(hits) == {"aitw/p0/0", "aitw/p0/1", "aitw/p0/2"} and all(q != h.step_id for q, h in hits.items())
-    bank = Bank.load(data.memory_stage("preference").folder / "bank.safetensors")
-    assert bank.trajectories == ("aitw/p0",) * 3
+    assert data.bank("bank").trajectories == ("aitw/p0",) * 3
     with pytest.raises(DataError, match="part 'test' must have steps, got none"):
         data.prepare_memory("test")
 
@@ -216,6 +216,72 @@ def test_allowed_restricts_each_query(tmp_path):
     assert {(q[6], hit.step_id[6]) for q, hit in data.pairs("preference").hits.items()} == {(c, c) for c in "012"}
 
 
+def test_allowed_may_list_ids_for_each_query(tmp_path):
+    class Support(Data):
+        def allowed(self, part, query_ids, bank_ids):
+            return [["aitw/m" + q.split("/")[1][1:] + "/1", "aitw/unknown/0"] for q in query_ids]
+
+    data = Support(tmp_path, usual)
+    data.prepare_memory("preference")
+    hits = data.pairs("preference").hits
+    assert {query: hit.step_id for query, hit in hits.items()} == {q: f"aitw/m{q[6]}/1" for q in hits} and len(
+        hits
+    ) == 6
+
+
+class Counting(HashingEmbedder):
+    """Remembers how many texts it embedded; reads no more than 10 characters."""
+
+    def __init__(self, dim=32):
+        super().__init__(dim)
+        self.count = 0
+
+    def texts(self, texts):
+        self.count += len(texts)
+        return super().texts(texts)
+
+    def cut(self, texts):
+        return [len(text) > 10 for text in texts]
+
+
+def test_every_step_of_every_part_is_embedded_once(tmp_path):
+    embedder = Counting()
+    data = Data(tmp_path, usual, embedder=embedder)
+    for part in ("preference", "test", "preference"):
+        data.prepare_memory(part)
+    assert embedder.count == 6 + 8 + 4  # test_bank consists of two of them
+    Data(tmp_path, usual, embedder=embedder).prepare_memory("test")
+    data.own_trajectory = True  # another way to retrieve from the same vectors
+    data.prepare_memory("test")
+    assert embedder.count == 18
+    assert data.embeddings_stage.read()["facts"] == {"vectors": 18, "damaged": 0, "cut": 18}
+    assert data.data_report().notes["test_texts_cut_by_embedder"] == 4 + 14
+
+
+def test_a_part_without_steps_is_refused_before_anything_is_embedded(tmp_path):
+    embedder = Counting()
+    data = Data(tmp_path, lambda: {"preference": steps("p", 3), "test": None}, embedder=embedder)
+    with pytest.raises(DataError, match="part 'test' must have steps, got none"):
+        data.prepare_memory("test")
+    assert embedder.count == 0
+
+
+def test_altered_embeddings_are_found_and_only_they_are_made_again(tmp_path):
+    data = Data(tmp_path, usual)
+    data.prepare_embeddings()
+    before = data.bank("test_bank").keys[:]
+    (path,) = data.embeddings_stage.folder.glob("*.npy")
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(EmbeddingError, match="must hold the .* bytes that were written, got .* other content. Delete"):
+        data.prepare_memory("preference")
+    for name in (path, path.with_suffix(".json"), path.parent / "manifest.json", path.parent / "stage.json"):
+        name.unlink()
+    data.prepare_memory("preference")
+    assert torch.equal(data.bank("test_bank").keys[:], before)
+
+
 def test_no_retrievable_memory_is_an_error_with_counts(tmp_path):
     data = Data(tmp_path, lambda: {"preference": steps("p", 1, per=4), "test": steps("t", 1)})
     with pytest.raises(
@@ -237,7 +303,7 @@ def test_damaged_records_are_left_out_by_id(tmp_path):
     data.prepare_memory("preference")
     pairs = data.pairs("preference")
     assert len(pairs.hits) == 5 and list(pairs.skipped) == ["aitw/p1/0"]
-    assert "aitw/m3/1" not in Bank.load(data.memory_stage("preference").folder / "bank.safetensors").ids
+    assert "aitw/m3/1" not in data.bank("bank").ids
     assert {"aitw/p1/0", "aitw/m3/1"} <= {fault.id for fault in data.data_report().faults}
 
 

@@ -1,13 +1,17 @@
-"""Bank: what is embedded, damaged records, save and load."""
+"""Bank: what is embedded, save and load, at a size where plain lists would be slow."""
 
+import json
+import time
+
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from switchmem.memory.bank import Bank, BankError, action_text, embed_queries, image_candidates, text_candidates
+from switchmem.memory.bank import Bank, BankError, action_text, image_candidates, map_rows, text_candidates, write_rows
 from switchmem.memory.embedder import HashingEmbedder
 from switchmem.memory.views import query_text
-from switchmem.steps import Action, ActionType, RecordError, Screenshot, Step, UIElement
+from switchmem.steps import Action, ActionType, Screenshot, Step, UIElement
 
 EMBEDDER = HashingEmbedder(dim=64)
 SHOT = Screenshot.from_image(Image.new("RGB", (18, 32), (200, 200, 255)))
@@ -22,53 +26,71 @@ def step(episode, index=0, instruction="Open the menu", label="Menu", category="
 STEPS = {s.step_id: s for s in (step("a"), step("a", 1), step("b", label="Search", category="web"))}
 
 
-class Source(dict):
-    def __getitem__(self, step_id):
-        if step_id.endswith("broken"):
-            raise RecordError(f"step {step_id!r}: its bytes have changed.")
-        return super().__getitem__(step_id)
-
-
 def test_keys_are_embeddings_of_the_query_text_in_order_whatever_the_batch():
     for batch_size in (1, 2, 64):
-        bank = Bank.build(STEPS, STEPS, EMBEDDER, batch_size)
+        bank = Bank.build(STEPS.values(), EMBEDDER, batch_size)
         assert bank.ids == tuple(STEPS) and len(bank) == 3
         assert bank.trajectories == ("pocket/a", "pocket/a", "pocket/b")
         assert bank.categories == ("", "", "web")
         assert torch.equal(bank.keys, EMBEDDER.texts([query_text(s) for s in STEPS.values()]))
 
 
-def test_a_damaged_record_is_reported_by_id_and_the_rest_goes_on():
-    found = []
-    ids = ["pocket/a/0", "pocket/broken", "pocket/b/0"]
-    bank = Bank.build(Source(STEPS), ids, EMBEDDER, 2, lambda *fault: found.append(fault))
-    assert bank.ids == ("pocket/a/0", "pocket/b/0")
-    assert found == [("pocket/broken", "step 'pocket/broken': its bytes have changed.")]
-    with pytest.raises(RecordError, match="pocket/broken"):
-        list(embed_queries(Source(STEPS), ids, EMBEDDER))
-
-
 def test_bank_of_nothing():
-    bank = Bank.build(STEPS, [], EMBEDDER)
+    bank = Bank.build([], EMBEDDER)
     assert len(bank) == 0 and bank.keys.shape == (0, 64)
 
 
 def test_save_and_load(tmp_path):
-    bank = Bank.build(STEPS, STEPS, EMBEDDER)
-    bank.save(tmp_path / "bank.safetensors")
-    again = Bank.load(tmp_path / "bank.safetensors")
-    assert (again.ids, again.trajectories, again.categories) == (bank.ids, bank.trajectories, bank.categories)
-    assert torch.equal(again.keys, bank.keys)
-    assert [p.name for p in tmp_path.iterdir()] == ["bank.safetensors"]
+    bank = Bank.build(STEPS.values(), EMBEDDER)
+    odd = Bank(("a/\ud800/0", "b", 'ç"'), bank.trajectories, bank.categories, bank.keys)
+    for saved in (bank, odd):  # the second replaces the first
+        saved.save(tmp_path / "bank")
+        again = Bank.load(tmp_path / "bank")
+        assert (again.ids, again.trajectories, again.categories) == (saved.ids, saved.trajectories, saved.categories)
+        assert torch.equal(again.keys, bank.keys)
+        assert [p.name for p in tmp_path.iterdir()] == ["bank"]
 
 
-@pytest.mark.parametrize("content", [None, b"", b"not a bank", b"\x08\0\0\0\0\0\0\0{}      "])
-def test_a_file_that_is_no_bank(tmp_path, content):
-    path = tmp_path / "bank.safetensors"
-    if content is not None:
-        path.write_bytes(content)
+def test_a_loaded_bank_is_mapped_and_any_numpy_can_read_it(tmp_path):
+    keys = torch.nn.functional.normalize(torch.randn(9000, 8), dim=1)
+    names = tuple(f"s{i}" for i in range(9000))
+    Bank(names, names, ("",) * 9000, keys).save(tmp_path / "bank")
+    array = np.load(tmp_path / "bank" / "keys.npy")
+    assert array.dtype == np.float32 and np.array_equal(array, keys.numpy())
+    rows = map_rows(tmp_path / "bank" / "keys.npy")
+    rows[0] = 0.0  # of this process's copy alone
+    assert np.array_equal(np.load(tmp_path / "bank" / "keys.npy"), keys.numpy())
+
+
+def test_empty_rows_can_be_written_and_other_arrays_are_refused(tmp_path):
+    write_rows(tmp_path / "rows.npy", torch.zeros(0, 5))
+    assert np.load(tmp_path / "rows.npy").shape == (0, 5)
+    np.save(tmp_path / "other.npy", np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="must hold rows of float32, got float64"):
+        map_rows(tmp_path / "other.npy")
+
+
+@pytest.mark.parametrize("name", ["keys.npy", "steps.parquet"])
+@pytest.mark.parametrize("content", [None, b"", b"not a bank", b"PAR1    PAR1"])
+def test_a_folder_that_is_no_bank(tmp_path, name, content):
+    Bank.build(STEPS.values(), EMBEDDER).save(tmp_path / "bank")
+    path = tmp_path / "bank" / name
+    path.unlink() if content is None else path.write_bytes(content)
     with pytest.raises(BankError, match="must be a saved bank"):
-        Bank.load(path)
+        Bank.load(tmp_path / "bank")
+
+
+def test_a_hundred_thousand_ids_are_checked_and_saved_without_delay(tmp_path):
+    ids = tuple(f"aitw/{i:08d}/{i % 7}" for i in range(100_000))
+    keys = torch.ones(100_000, 1)
+    start = time.monotonic()
+    with pytest.raises(BankError, match="50000 twice, the first 'aitw/00000000/0'"):
+        Bank(ids[:50_000] * 2, ids, ("",) * 100_000, keys)
+    bank = Bank(ids, tuple(i[:-2] for i in ids), ("general",) * 100_000, keys)
+    bank.save(tmp_path / "bank")
+    assert Bank.load(tmp_path / "bank").ids == ids
+    assert time.monotonic() - start < 10  # a list count for each id would take minutes
+    assert (tmp_path / "bank" / "steps.parquet").stat().st_size < len(json.dumps(ids)) / 2
 
 
 def test_an_inconsistent_bank_is_refused():

@@ -15,7 +15,6 @@ from switchmem.memory.embedder import (
     HashingEmbedder,
     SentenceTransformerEmbedder,
     layout_descriptor,
-    load_embedder,
 )
 
 EMBEDDER = HashingEmbedder(dim=128)
@@ -162,24 +161,39 @@ def test_hashing_embedder_refuses_arguments_out_of_range(arguments):
 
 def test_name_tells_every_option():
     assert len({HashingEmbedder(d, w).name for d in (64, 128) for w in (1.0, 3.0)}) == 4
-    names = {SentenceTransformerEmbedder("m", r, dtype=d).name for r in (None, "a") for d in ("auto", "float32")}
-    assert len(names) == 4
+    options = [
+        {}, {"revision": "a"}, {"dtype": "float32"}, {"prompt": "p"}, {"prompt": ""}, {"max_length": 99},
+        {"max_pixels": 9999}, {"max_pixels": None},
+    ]  # fmt: skip
+    names = [SentenceTransformerEmbedder("m", **o).name for o in options]
+    assert len(set(names)) == len(options)
+    same = [SentenceTransformerEmbedder("m", device=d, batch_size=b).name for d in ("cpu", "auto") for b in (1, 8)]
+    assert set(same) == {names[0]}  # they move a vector by rounding alone
 
 
-def test_load_embedder():
-    assert isinstance(load_embedder("hashing", dim=32), HashingEmbedder)
-    assert isinstance(load_embedder("some/model", "abc"), SentenceTransformerEmbedder)
-    with pytest.raises(EmbedderError, match="`revision` must be null"):
-        load_embedder("hashing", "abc")
+def test_name_of_a_local_model_changes_with_its_files_and_not_with_its_place(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder / "1_Pooling").mkdir(parents=True)
+        (tmp_path / folder / "model.safetensors").write_bytes(b"weights")
+        (tmp_path / folder / "1_Pooling" / "config.json").write_text("{}")
+    names = [SentenceTransformerEmbedder(str(tmp_path / folder)).name for folder in ("a", "b")]
+    (tmp_path / "b" / "1_Pooling" / "config.json").write_text('{"x": 1}')
+    changed = SentenceTransformerEmbedder(str(tmp_path / "b")).name
+    assert names[0] == names[1] != changed
 
 
 class Recorder:
     """Stands in for a multimodal SentenceTransformer; remembers what it was given."""
 
     modalities = ["text", "image", "message"]
+    default_prompt_name, prompts = "all", {"all": "Represent this."}
+    max_seq_length = 512
 
     def __init__(self, *args, **kwargs):
-        self.init, self.seen = (args, kwargs), []
+        self.init, self.seen, self.moved = (args, kwargs), [], []
+
+    def to(self, device):
+        self.moved.append(device)
 
     def supports(self, modality):
         return modality in self.modalities
@@ -199,6 +213,7 @@ def test_trained_embedder_wraps_texts_and_renormalises(monkeypatch):
     assert embedder.dim == 3 and embedder._encoder.init[1]["revision"] == "abc"
     picture = screen()
     texts, pairs = embedder.texts(["photo.png"]), embedder.multimodal([("a", picture), ("", picture)])
+    assert {options["prompt"] for _, options in embedder._encoder.seen} == {"Represent this."}  # alike for both
     assert embedder._encoder.seen[0][0] == [{"text": "photo.png"}]  # a bare text of this form is opened as a file
     assert embedder._encoder.seen[1][0] == [{"text": "a", "image": picture}, {"image": picture}]
     assert texts.dtype == pairs.dtype == torch.float32
@@ -220,8 +235,95 @@ def test_a_real_text_model_embeds_texts_and_refuses_pictures(tmp_path):
     assert vectors.shape == (3, embedder.dim) == (3, 8)
     torch.testing.assert_close(vectors.norm(dim=1), torch.ones(3))
     assert vectors[0] @ vectors[1] > vectors[0] @ vectors[2]
+    assert embedder.cut(["open " * 9999]) == [False]  # a bag of words has no limit
     with pytest.raises(EmbedderError, match="`model` must read pictures"):
         embedder.multimodal([("", screen())])
+
+
+@pytest.fixture
+def recorder(monkeypatch):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    monkeypatch.setattr(sentence_transformers, "SentenceTransformer", Recorder)
+
+
+def test_own_instruction_and_limits_reach_the_model(recorder):
+    embedder = SentenceTransformerEmbedder("m", device="cpu", prompt="Find it.", max_length=77, max_pixels=5000)
+    embedder.multimodal([("a", screen(size=(90, 160))), ("", screen(size=(20, 40)))])
+    embedder.texts(["a"])
+    (pairs, first), (_, second) = embedder._encoder.seen
+    assert first["prompt"] == second["prompt"] == "Find it." and embedder._encoder.max_seq_length == 77
+    sizes = [item["image"].size for item in pairs]
+    assert sizes[1] == (20, 40) and sizes[0][0] * sizes[0][1] <= 5000
+    assert sizes[0][0] / sizes[0][1] == pytest.approx(90 / 160, rel=0.03)
+    assert SentenceTransformerEmbedder("m", prompt="")._prompt() == ""  # none at all, though the model has one
+
+
+def test_auto_follows_the_rank_and_a_given_device_stays(recorder):
+    auto, given = SentenceTransformerEmbedder("m"), SentenceTransformerEmbedder("m", device="cpu")
+    for embedder in (auto, given):
+        embedder.place(torch.device("cuda", 3))
+        assert embedder.dim == 3
+        embedder.place(torch.device("cuda", 3))
+        embedder.place(torch.device("cuda", 1))
+    assert auto._encoder.init[1]["device"] == "cuda:3" and auto._encoder.moved == [torch.device("cuda", 1)]
+    assert given._encoder.init[1]["device"] == "cpu" and not given._encoder.moved
+    assert SentenceTransformerEmbedder("m")._encoder.init[1]["device"] is None  # outside a trainer the library chooses
+
+
+@pytest.fixture(scope="module")
+def tiny_text_model(tmp_path_factory):
+    """A random Qwen3 text model, with last-token pooling, as the text members of Qwen's embedding family have."""
+    pytest.importorskip("sentence_transformers")
+    modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3Model
+
+    folder = tmp_path_factory.mktemp("tiny")
+    words = {word: n for n, word in enumerate(["[PAD]", "[UNK]", *"abcdefghij", "open", "mail", "find", "it"])}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", padding_side="left", model_max_length=40
+    ).save_pretrained(folder / "base")
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=len(words), hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=8, max_position_embeddings=64, pad_token_id=0, initializer_range=0.3,
+    )  # fmt: skip
+    Qwen3Model(config).save_pretrained(folder / "base")
+    transformer = Transformer(str(folder / "base"))
+    pooling = modules.Pooling(transformer.get_embedding_dimension(), "lasttoken")
+    SentenceTransformer(modules=[transformer, pooling], device="cpu").save(str(folder / "model"))
+    return folder / "model"
+
+
+def test_a_causal_model_embeds_alike_in_any_batch_and_heeds_its_instruction(tiny_text_model):
+    embedder = SentenceTransformerEmbedder(str(tiny_text_model), device="cpu", batch_size=2)
+    texts = ["open mail", "a b c d e f g", "j", "open"]
+    vectors = embedder.texts(texts)
+    assert vectors.shape == (4, 16) == (4, embedder.dim)
+    torch.testing.assert_close(vectors.norm(dim=1), torch.ones(4))
+    for text, vector in zip(texts, vectors, strict=True):
+        torch.testing.assert_close(embedder.texts([text])[0], vector, atol=1e-5, rtol=0)
+    instructed = SentenceTransformerEmbedder(str(tiny_text_model), device="cpu", prompt="find it ").texts(texts)
+    assert not torch.allclose(instructed, vectors, atol=1e-3)
+    spelt_out = embedder.texts(["find it " + text for text in texts])
+    torch.testing.assert_close(instructed, spelt_out, atol=1e-5, rtol=0)
+
+
+def test_texts_that_the_model_cuts_are_known(tiny_text_model):
+    embedder = SentenceTransformerEmbedder(str(tiny_text_model), device="cpu")
+    exact, longer = " ".join("abcdefghij" * 4), " ".join("abcdefghij" * 4 + "c")
+    assert embedder.cut(["a", exact, longer]) == [False, False, True]
+    assert torch.allclose(*embedder.texts([exact, longer]), atol=1e-6)  # so the rest really does not count
+    short = SentenceTransformerEmbedder(str(tiny_text_model), device="cpu", max_length=16, prompt="find it ")
+    texts = [" ".join("abcdefghij" + "a" * n) for n in (4, 5)]  # two more tokens are the instruction's
+    assert short.cut(texts) == [False, True]
+    other = " ".join("abcdefghij" + "aaaa" + "bcd")
+    assert torch.allclose(*short.texts([texts[0], other]), atol=1e-6)
+    assert embedder.cut([]) == [] and HashingEmbedder().cut(["a", "b"]) == [False, False]
 
 
 def test_a_model_that_cannot_be_loaded_is_named(monkeypatch):
@@ -238,5 +340,17 @@ def test_a_model_that_cannot_be_loaded_is_named(monkeypatch):
 def test_trained_embedder_loads_nothing_before_it_is_used():
     embedder = SentenceTransformerEmbedder("org/none")
     assert "_encoder" not in vars(embedder)
-    with pytest.raises(EmbedderError, match="`batch_size` must be at least 1"):
-        SentenceTransformerEmbedder("org/none", batch_size=0)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "rule"),
+    [
+        ("batch_size", 0, "at least 1"),
+        ("max_length", 15, "at least 16"),
+        ("max_pixels", 1023, "at least 1024"),
+        ("dtype", "float16", "auto, float32 or bfloat16"),
+    ],
+)
+def test_trained_embedder_refuses_arguments_out_of_range(argument, value, rule):
+    with pytest.raises(EmbedderError, match=f"`{argument}` must be {rule}, got '?{value}"):
+        SentenceTransformerEmbedder("org/none", **{argument: value})
