@@ -12,8 +12,9 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import Enum
+from operator import attrgetter
 from typing import Any
 
 from PIL import Image
@@ -97,7 +98,8 @@ class Action:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
-        return {**asdict(self), "type": self.type.value}
+        values = {"point": self.point, "end": self.end, "text": self.text, "description": self.description}
+        return {"type": self.type.value, **values}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Action:
@@ -115,8 +117,15 @@ class Action:
         return cls(kind, point, end, values.get("text"), values.get("description") or "")
 
 
+_NUMBERS = frozenset({int, float})  # what nearly all boxes hold; asked first, as it is quick
+
+
+def _are_numbers(values: tuple[object, ...]) -> bool:
+    return _NUMBERS.issuperset(map(type, values)) or all(isinstance(value, (int, float)) for value in values)
+
+
 def _is_box(box: tuple[float, float, float, float]) -> bool:
-    if not isinstance(box, tuple) or len(box) != 4 or not all(isinstance(v, (int, float)) for v in box):
+    if not isinstance(box, tuple) or len(box) != 4 or not _are_numbers(box):
         return False
     left, top, right, bottom = box
     return 0.0 <= left <= right <= 1.0 and 0.0 <= top <= bottom <= 1.0
@@ -179,7 +188,8 @@ class UIElement:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values; empty fields are left out."""
-        return {k: v for k, v in asdict(self).items() if v not in ("", False)}
+        # not `asdict`, which copies every value: screens have a hundred elements, and conversions millions of screens
+        return {name: value for name, value in zip(_ELEMENT_FIELDS, _element_values(self), strict=True) if value}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> UIElement:
@@ -192,6 +202,10 @@ class UIElement:
             raise RecordError(
                 f"`element` must have a `box` and known fields, got {dict(values)!r}: {error}."
             ) from error
+
+
+_ELEMENT_FIELDS = UIElement.__slots__
+_element_values = attrgetter(*_ELEMENT_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)

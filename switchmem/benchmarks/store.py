@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tarfile
 import uuid
@@ -24,6 +25,7 @@ from switchmem.steps import RecordError, Screenshot, Step
 FORMAT = "switchmem-steps/1"
 INDEX = "index.json"
 STEPS_PER_SHARD = 256
+_SHARD_NAME = re.compile(r"steps-\d{5,}\.tar")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +54,6 @@ class _Place:
     sha256: str
 
 
-_META_FIELDS, _PLACE_FIELDS = StepMeta.__slots__, _Place.__slots__
-
-
 def step_key(step_id: str) -> str:
     """File-name-safe key of a step: 32 hex digits. Ids hold slashes, quotes and hundreds of characters."""
     return hashlib.blake2b(step_id.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
@@ -70,6 +69,12 @@ def _suffix(data: bytes) -> str:
     raise RecordError(
         f"`screenshot` must be PNG, WebP or JPEG bytes, got {data[:8].hex(' ')}. Use Screenshot.from_image."
     )
+
+
+def _digest(record: bytes | memoryview, picture: bytes) -> str:
+    digest = hashlib.sha256(record)
+    digest.update(picture)
+    return digest.hexdigest()
 
 
 class ShardWriter:
@@ -108,7 +113,7 @@ class ShardWriter:
         if self._file is None:
             self._file = self._temporary.open("wb")
             self._digest, self._offset, self._count = hashlib.sha256(), 0, 0
-        meta = (step.step_id, step.trajectory, step.episode_id, step.index, step.category, step.instruction)
+        meta = StepMeta(step.step_id, step.trajectory, step.episode_id, step.index, step.category, step.instruction)
         place = _Place(
             shard=self._name,
             json_offset=self._add_member(f"{key}.json", record),
@@ -117,11 +122,9 @@ class ShardWriter:
             image_size=len(picture),
             width=step.screenshot.width,
             height=step.screenshot.height,
-            sha256=hashlib.sha256(record + picture).hexdigest(),
+            sha256=_digest(record, picture),
         )
-        self.rows.append(
-            dict(zip(_META_FIELDS, meta, strict=True)) | {name: getattr(place, name) for name in _PLACE_FIELDS}
-        )
+        self.rows.append({name: getattr(part, name) for part in (meta, place) for name in part.__slots__})
         self._count += 1
         if self._count == self._limit:
             self._end_shard()
@@ -251,6 +254,7 @@ class StepStore:
                 self._meta[meta.step_id] = meta
                 self._places[meta.step_id] = _Place(**{name: row[name] for name in _Place.__slots__})
             self.shards: dict[str, str] = {row["name"]: row["sha256"] for row in index["shards"]}
+            self._check_places()
         except (KeyError, TypeError) as error:
             raise DataError(f"{self.folder / INDEX} lacks {error}. Write the store again.") from error
         if not self._meta:
@@ -273,6 +277,23 @@ class StepStore:
             raise DataError(f"{path} must have the format {FORMAT!r}, got {found!r}. Write the store again.")
         return dict(index)
 
+    def _check_places(self) -> None:
+        """Refuse an index that leads out of the folder, or to places that no writer leaves."""
+        names = {place.shard for place in self._places.values()} | set(self.shards)
+        for name in names:
+            if _SHARD_NAME.fullmatch(name) is None:
+                raise DataError(
+                    f"{self.folder / INDEX} must name shards as steps-00000.tar, beside it, got {name!r}. Do not use "
+                    "this store; write it again from its source."
+                )
+        for step_id, place in self._places.items():
+            numbers = (place.json_offset, place.json_size, place.image_offset, place.image_size)
+            if not all(type(n) is int and n >= 0 for n in numbers) or place.image_offset < sum(numbers[:2]):
+                raise DataError(
+                    f"{self.folder / INDEX} must give places in a shard, got {place} for {step_id!r}. Write the store "
+                    "again."
+                )
+
     def __len__(self) -> int:
         return len(self.step_ids)
 
@@ -286,39 +307,67 @@ class StepStore:
             raise KeyError(f"{step_id!r} is not one of the {len(self)} steps of {self.folder}")
         return self._meta[step_id]
 
-    def _members(self, step_id: str) -> tuple[bytes, bytes]:
-        place = self._places[step_id]
-        path = self.folder / place.shard
+    def _open(self, step_id: str) -> BinaryIO:
+        path = self.folder / self._places[step_id].shard
         try:
-            with path.open("rb") as file:
-                file.seek(place.json_offset)
-                record = file.read(place.json_size)
-                file.seek(place.image_offset)
-                picture = file.read(place.image_size)
+            return path.open("rb")
         except OSError as error:
             raise RecordError(f"step {step_id!r}: {path} cannot be read ({error}). Write the store again.") from error
-        if len(record) + len(picture) < place.json_size + place.image_size:
-            raise RecordError(f"step {step_id!r}: {path} is cut off before the step ends. Write the store again.")
-        if hashlib.sha256(record + picture).hexdigest() != place.sha256:
-            raise RecordError(f"step {step_id!r}: its bytes in {path} have changed (sha256). Write the store again.")
-        return record, picture
+
+    def _read(self, step_id: str, file: BinaryIO) -> Step:
+        """Read one step from its open shard: both members at once, as they are neighbours."""
+        place = self._places[step_id]
+        skipped = place.image_offset - place.json_offset
+        size = skipped + place.image_size
+        try:
+            whole = os.fstat(file.fileno()).st_size >= place.json_offset + size
+            file.seek(place.json_offset)
+            data = memoryview(file.read(size) if whole else b"")
+        except OSError as error:
+            raise RecordError(
+                f"step {step_id!r}: {self.folder / place.shard} cannot be read ({error}). Write the store again."
+            ) from error
+        if len(data) < size:
+            raise RecordError(
+                f"step {step_id!r}: {self.folder / place.shard} is cut off before the step ends. Write the store again."
+            )
+        record, picture = data[: place.json_size], bytes(data[skipped:])
+        if _digest(record, picture) != place.sha256:
+            raise RecordError(
+                f"step {step_id!r}: its bytes in {self.folder / place.shard} have changed (sha256). "
+                "Write the store again."
+            )
+        return Step.from_dict(json.loads(bytes(record)), Screenshot(picture, place.width, place.height))
 
     def __getitem__(self, step_id: str) -> Step:
-        """Read one step from its shard.
+        """Read one step from its shard. Its picture stays encoded.
 
         Raises:
             KeyError: if the store has no such step.
             RecordError: if the shard is missing, cut off or damaged at this step.
         """
         self.meta(step_id)
-        record, picture = self._members(step_id)
-        place = self._places[step_id]
-        return Step.from_dict(json.loads(record), Screenshot(picture, place.width, place.height))
+        with self._open(step_id) as file:
+            return self._read(step_id, file)
 
     def iterate(self, ids: Iterable[str]) -> Iterator[Step]:
-        """Steps in the order of `ids`; raises as `__getitem__`."""
-        for step_id in ids:
-            yield self[step_id]
+        """Steps in the order of `ids`; raises as `__getitem__`.
+
+        A shard stays open while its steps follow one another, so that reading in the store's order is fastest.
+        """
+        file: BinaryIO | None = None
+        shard = ""
+        try:
+            for step_id in ids:
+                self.meta(step_id)
+                if file is None or self._places[step_id].shard != shard:
+                    if file is not None:
+                        file.close()
+                    file, shard = self._open(step_id), self._places[step_id].shard
+                yield self._read(step_id, file)
+        finally:
+            if file is not None:
+                file.close()
 
     def verify(self, report: DataReport) -> tuple[str, ...]:
         """Read every step once and count damaged ones by id.

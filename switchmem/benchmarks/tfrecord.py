@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias, cast
+from typing import Any, BinaryIO, Protocol, TypeAlias, cast
 
 import google_crc32c
 import numpy as np
@@ -43,45 +43,56 @@ def masked_crc32c(data: bytes) -> int:
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-class _Inflated(io.RawIOBase):
+class _Content(Protocol):
+    """What records are read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """The next `size` bytes, fewer at the end only."""
+        ...
+
+
+class _Inflated:
     """The content of a gzip stream. Of a damaged one, everything before the damage is given first.
 
-    (Ready-made gzip readers lose what they have inflated when the stream ends early.)
+    Ready-made gzip readers lose what they have inflated when the stream ends early, and copy it once more.
     """
 
     def __init__(self, file: io.BufferedReader) -> None:
         self._file, self._member = file, igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
 
-    def readable(self) -> bool:
-        return True
+    def read(self, size: int, /) -> bytes:
+        """The next `size` bytes, fewer at the end only."""
+        parts: list[bytes] = []
+        while size:
+            data = self._some(size)
+            if data is None:
+                break
+            parts.append(data)
+            size -= len(data)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def readinto(self, buffer: Any) -> int:
-        while True:
-            fresh = b""
-            if self._member.eof:
-                fresh = (self._member.unused_data or self._file.read1(BUFFER)).lstrip(b"\0")  # padding is allowed
-                if not fresh:
-                    return 0
-                self._member = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
-            elif self._member.needs_input:
-                fresh = self._file.read1(BUFFER)
-                if not fresh:
-                    raise EOFError("the file ends inside its gzip stream")
-            data = self._member.decompress(fresh, len(buffer))
-            if data:
-                buffer[: len(data)] = data
-                return len(data)
+    def _some(self, size: int) -> bytes | None:
+        """At most `size` bytes, perhaps none yet; None at the end."""
+        fresh = b""
+        if self._member.eof:  # another member may follow, or padding
+            fresh = (self._member.unused_data or self._file.read1(BUFFER)).lstrip(b"\0")
+            if not fresh:
+                return None
+            self._member = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
+        elif self._member.needs_input:
+            fresh = self._file.read1(BUFFER)
+            if not fresh:
+                raise EOFError("the file ends inside its gzip stream")
+        return self._member.decompress(fresh, size)
 
 
-def _unzipped(file: BinaryIO) -> BinaryIO:
+def _unzipped(file: BinaryIO) -> _Content:
     """The content of a file that may be gzipped; nothing is sought, so that a stream will do."""
     buffered = cast(io.BufferedReader, file if hasattr(file, "peek") else io.BufferedReader(cast(Any, file)))
-    if buffered.peek(2)[:2] != b"\x1f\x8b":
-        return cast(BinaryIO, buffered)
-    return cast(BinaryIO, io.BufferedReader(_Inflated(buffered), BUFFER))
+    return _Inflated(buffered) if buffered.peek(2)[:2] == b"\x1f\x8b" else buffered
 
 
-def _skip(file: BinaryIO, count: int) -> bool:
+def _skip(file: _Content, count: int) -> bool:
     """Read past `count` bytes; False where the file ends before."""
     while count > 0:
         data = file.read(min(count, BUFFER))
@@ -91,7 +102,7 @@ def _skip(file: BinaryIO, count: int) -> bool:
     return True
 
 
-def _frame(file: BinaryIO) -> tuple[bytes, str] | None:
+def _frame(file: _Content) -> tuple[bytes, str] | None:
     """The next payload and what is wrong with it, or ""; None at the end of the file.
 
     Raises:
