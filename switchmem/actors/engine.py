@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,61 +21,9 @@ from torch import Tensor, nn
 from transformers import Cache, DynamicCache
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-from switchmem.actors.caches import left_pad, merge_caches, select_rows
-from switchmem.actors.sampling import choose
-
-
-@dataclass
-class ImageTable:
-    """The different pictures of a batch; the vision tower encodes each once, when it is first needed.
-
-    Args:
-        pixels: per picture ``[patches, values]``, as the image processor makes them.
-        grids: ``[n, 3]`` int64: frames, rows and columns of patches of each picture.
-        features: what the vision tower made of them so far, by index.
-    """
-
-    pixels: list[Tensor]
-    grids: Tensor
-    features: dict[int, Tensor] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class TokenRow:
-    """A tokenised prompt or a piece of one.
-
-    Args:
-        ids: ``[W]`` int64; every picture stands as its run of image tokens.
-        positions: ``[3, W]`` int64 rotary positions in the whole prompt.
-        images: indices into the batch's `ImageTable`, in reading order.
-        starts: where the run of each picture begins, in ``ids``.
-    """
-
-    ids: Tensor
-    positions: Tensor
-    images: tuple[int, ...]
-    starts: tuple[int, ...]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def cut(self, start: int, end: int) -> TokenRow:
-        """Tokens ``start`` to ``end``; neither lies inside a picture."""
-        inside = [n for n, first in enumerate(self.starts) if start <= first < end]
-        images, starts = tuple(self.images[n] for n in inside), tuple(self.starts[n] - start for n in inside)
-        return TokenRow(self.ids[start:end], self.positions[:, start:end], images, starts)
-
-
-def shared_length(rows: Sequence[TokenRow]) -> int:
-    """How many leading tokens all rows share, pictures included; one token of each row at least is left over."""
-    first, limit = rows[0], min(len(row) for row in rows) - 1
-    for row in rows[1:]:
-        differing = (first.ids[:limit] != row.ids[:limit]).nonzero()
-        limit = int(differing[0]) if len(differing) else limit
-        # Image tokens look alike; what differs there is the picture.
-        pairs = zip(first.images, row.images, first.starts, strict=False)
-        limit = next((min(limit, start) for a, b, start in pairs if a != b), limit)
-    return limit
+from switchmem.actors.caches import select_rows
+from switchmem.actors.decoding import Extension, decode
+from switchmem.actors.rows import ImageTable, TokenRow
 
 
 @dataclass(frozen=True)
@@ -93,27 +41,6 @@ class Prefixes:
     mask: Tensor
     lengths: tuple[int, ...]
     images: ImageTable
-
-
-@dataclass
-class Extension:
-    """Prompts that ran up to their last input token.
-
-    Args:
-        rows: R indices: which of the prompts given to `PrefixEngine.extend`.
-        states: ``[R, L, D]`` float32 outputs of the probed blocks at the last input token.
-        logits: ``[R, V]`` of the next token.
-        cache: of the whole prompts.
-        mask: ``[R, W]`` which cached tokens are no padding.
-        positions: ``[R]`` rotary position of the last token.
-    """
-
-    rows: list[int]
-    states: Tensor
-    logits: Tensor
-    cache: Cache
-    mask: Tensor
-    positions: Tensor
 
 
 class PrefixEngine:
@@ -206,37 +133,8 @@ class PrefixEngine:
     def decode(
         self, extensions: Sequence[Extension], keys: Tensor, temperature: float, max_new_tokens: int
     ) -> list[list[list[int]]]:
-        """Sample K answers to each prompt.
-
-        Samples that have drawn the same tokens so far share one row of the batch and part where they part: an actor
-        that is sure of itself gives K answers at nearly the cost of one. A row ends with its end token. The caches
-        of the extensions are used up.
-
-        Args:
-            extensions: R prompts in all.
-            keys: ``[R, K]`` int64 noise keys, rows in the order of the extensions.
-            temperature: >= 0.
-            max_new_tokens: the most tokens of one answer.
-
-        Returns:
-            R lists of K answers as tokens, each with its end token where one was drawn.
-        """
-        branches = _Branches(self._model, extensions)
-        rows, samples = keys.shape
-        keys, ends = keys.flatten().to(self.device), self._end_tokens.to(self.device)
-        alive = torch.arange(rows * samples, device=self.device)
-        branch = alive // samples
-        answers: list[list[int]] = [[] for _ in range(rows * samples)]
-        for position in range(max_new_tokens):
-            tokens = choose(branches.logits[branch], temperature, keys[alive], position)
-            for sample, token in zip(alive.tolist(), tokens.tolist(), strict=True):
-                answers[sample].append(token)
-            going = ~torch.isin(tokens, ends)
-            alive, branch, tokens = alive[going], branch[going], tokens[going]
-            if len(alive) == 0 or position + 1 == max_new_tokens:
-                break
-            branch = branches.grow(branch, tokens)
-        return [answers[r * samples : (r + 1) * samples] for r in range(rows)]
+        """Sample K answers to each prompt; see `switchmem.actors.decoding.decode`."""
+        return decode(self._model, extensions, self._end_tokens, keys, temperature, max_new_tokens)
 
     def _forward(
         self, pieces: Sequence[TokenRow], images: ImageTable, cache: Cache, past: Tensor
@@ -296,43 +194,3 @@ class PrefixEngine:
         finally:
             for handle in handles:
                 handle.remove()
-
-
-class _Branches:
-    """The different answers so far: one row of the batch for each."""
-
-    def __init__(self, model: Any, extensions: Sequence[Extension]) -> None:
-        width = max(e.mask.shape[1] for e in extensions)
-        self._model = model
-        self._cache = merge_caches([e.cache for e in extensions])
-        self._mask = torch.cat([left_pad(e.mask, width, 1) for e in extensions])
-        self._positions = torch.cat([e.positions for e in extensions])
-        self.logits = torch.cat([e.logits for e in extensions])
-
-    def grow(self, branch: Tensor, tokens: Tensor) -> Tensor:
-        """Feed every different (branch, token) once.
-
-        Args:
-            branch: ``[S]`` int64, the row of each living sample.
-            tokens: ``[S]`` int64, what it has drawn.
-
-        Returns:
-            ``[S]`` int64, the new row of each sample.
-        """
-        vocab = self.logits.shape[-1]
-        pairs, rows = torch.unique(branch * vocab + tokens, return_inverse=True)
-        parents, new = pairs // vocab, pairs % vocab
-        if len(parents) != len(self._positions) or bool((parents[1:] == parents[:-1]).any()):
-            self._cache = select_rows(self._cache, parents)
-            self._mask, self._positions = self._mask[parents], self._positions[parents]
-        self._mask = torch.cat([self._mask, self._mask.new_ones(len(parents), 1)], 1)
-        self._positions = self._positions + 1
-        output = self._model(
-            input_ids=new[:, None],
-            attention_mask=self._mask,
-            position_ids=self._positions[None, :, None].expand(3, -1, 1),
-            cache=self._cache,
-            use_cache=True,
-        )
-        self.logits = output.logits[:, -1]
-        return rows

@@ -12,8 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from switchmem.actors.decoding import Extension
 from switchmem.actors.encoder import PromptEncoder
-from switchmem.actors.engine import Extension, ImageTable, PrefixEngine, TokenRow, shared_length
+from switchmem.actors.engine import PrefixEngine
+from switchmem.actors.rows import ImageTable, TokenRow, shared_length
 from switchmem.actors.sampling import Sampling, noise_key
 from switchmem.memory.views import Condition
 from switchmem.prompts import Prompt, PromptError

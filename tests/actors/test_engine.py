@@ -7,7 +7,7 @@ import torch
 from transformers import DynamicCache
 
 from switchmem.actors.caches import left_pad, merge_caches, select_rows
-from switchmem.actors.engine import TokenRow, shared_length
+from switchmem.actors.rows import TokenRow, shared_length
 from switchmem.actors.sampling import Sampling, choose, noise_key
 from switchmem.memory.views import Condition
 
