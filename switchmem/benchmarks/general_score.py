@@ -1,6 +1,7 @@
 """switchmem's own step score, for recordings whose authors define none.
 
-It is in the spirit of AITW's action matching, with the recorded element's own box and the sign of a path, and not equal.
+It is in the spirit of AITW's action matching, with the recorded element's own box and the sign of a path; it is not
+equal to that.
 """
 
 from __future__ import annotations
