@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from switchmem.actors.grammars.base import GrammarError, Parsed, get_grammar
+from switchmem.actors.grammars.base import GrammarError, get_grammar
 from switchmem.steps import Action, ActionType, UIElement
 
 SIZE = (128, 224)
@@ -39,30 +39,6 @@ def test_pocket_reads_what_it_writes(action, thought):
     assert near(read.point, action.point, 0.5 / 4 + 1e-9, 0.5 / 7 + 1e-9)
     assert near(read.end, action.end, 0.5 / 4 + 1e-9, 0.5 / 7 + 1e-9)
     assert grammar.action(read) == written, "a second time nothing may change"
-
-
-@settings(deadline=None)
-@given(actions())
-def test_mobile_use_reads_what_it_writes(action):
-    grammar = get_grammar("mobile_use")
-    read = grammar.parse(grammar.action(action), SIZE).action
-    swapped = {ActionType.DRAG: ActionType.SWIPE}  # the tool has no drag
-    assert read.type is swapped.get(action.type, action.type)
-    assert near(read.point, action.point, 0.0005001, 0.0005001) and near(read.end, action.end, 0.0005001, 0.0005001)
-    assert read.text == action.text
-
-
-@settings(deadline=None)
-@given(
-    st.text()
-    | st.lists(st.sampled_from('{}[]":, action click coordinate 1e999 NaN <tool_call> ; tap r3c2'.split())).map(
-        " ".join
-    )
-)
-@pytest.mark.parametrize("name", ["pocket", "mobile_use"])
-def test_parsing_never_raises(name, text):
-    parsed = get_grammar(name).parse(text, SIZE)
-    assert isinstance(parsed, Parsed) and (parsed.action is None) != (parsed.reason is None)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +120,12 @@ def test_mobile_use_forms(text):
         (call(action="swipe", coordinate=[1, 2]), "missing_argument"),
         (call(action="type"), "missing_argument"),
         (call(action="click", coordinate=[500, 1200]), "bad_place"),
-        (call(action="click", coordinate=[-1, 5]), "bad_place"),
+        (call(action="click", coordinate=[-11, 5]), "bad_place"),
+        (call(action="click", coordinate=[1011, 5]), "bad_place"),
+        (call(action="click", coordinate="540 of 1080"), "bad_place"),
+        (call(action="type", text=True), "missing_argument"),
+        (call(action="type", text=None), "missing_argument"),
+        ("<function=mobile_use>\n<parameter=coordinate>\n[1, 2]\n</parameter>", "bad_syntax"),
         (call(action="click", coordinate=[float("nan"), 5]), "bad_place"),
         (call(action="click", coordinate=[True, 5]), "bad_place"),
         (call(action="click", coordinate=[1, 2, 3, 4]), "bad_place"),
@@ -169,10 +150,32 @@ def test_mobile_use_reasons(text, reason):
             {"action": "swipe", "coordinate1": [0, 0], "coordinate2": [0, 1000]},
             Action(ActionType.SWIPE, (0, 0), (0, 1)),
         ),
+        ({"action": "click", "coordinate": [1001, 999.5]}, Action(ActionType.TAP, (1.0, 0.9995))),
+        ({"action": "click", "coordinate": [-1, 1010]}, Action(ActionType.TAP, (0.0, 1.0))),
+        ({"action": "click", "coordinate": "(500, 120)"}, Action(ActionType.TAP, (0.5, 0.12))),
+        ({"action": "long_press", "coordinate": [0, 0], "time": 2}, Action(ActionType.LONG_PRESS, (0, 0))),
+        ({"action": "type", "text": 42}, Action(ActionType.TYPE, text="42")),
+        ({"action": "type", "text": "a\n"}, Action(ActionType.TYPE, text="a\n")),
+        ({"action": "wait", "time": 2}, Action(ActionType.WAIT)),
     ],
 )
 def test_mobile_use_meanings(arguments, action):
     assert get_grammar("mobile_use").parse(call(**arguments), SIZE).action == action
+
+
+def test_mobile_use_keeps_the_blanks_of_a_text_in_xml():
+    xml = "<function=mobile_use>\n<parameter=action>\ntype\n</parameter>\n<parameter=text>\n  a\n b \n</parameter>"
+    assert get_grammar("mobile_use").parse(xml, SIZE).action == Action(ActionType.TYPE, text="  a\n b ")
+    assert get_grammar("mobile_use").parse(xml.removesuffix("\n</parameter>"), SIZE).action.text == "  a\n b "
+
+
+def test_mobile_use_pixels_are_those_of_the_resized_picture():
+    grammar = get_grammar("mobile_use_pixels")
+    # 1080 x 2400 becomes 1092 x 2408
+    assert grammar.parse(call(action="click", coordinate=[546, 602]), (1080, 2400)).action.point == (0.5, 0.25)
+    assert grammar.for_screen((1080, 2400)).point(1, 1) == "(1092, 2408)"
+    assert "(1092, 2408)" in grammar.for_screen((1080, 2400)).system and "pixels" in grammar.system
+    assert grammar.parse(call(action="click", coordinate=[1200, 602]), (1080, 2400)).reason.value == "bad_place"
 
 
 def test_mobile_use_schema_is_json_and_names_every_action_it_reads():
@@ -183,5 +186,5 @@ def test_mobile_use_schema_is_json_and_names_every_action_it_reads():
 
 
 def test_unknown_grammar_lists_the_known():
-    with pytest.raises(GrammarError, match="`grammar` must be one of pocket, mobile_use, got 'x'"):
+    with pytest.raises(GrammarError, match="`grammar` must be one of pocket, mobile_use, .*, got 'x'"):
         get_grammar("x")

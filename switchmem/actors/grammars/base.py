@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from importlib import import_module
 from typing import Protocol
@@ -41,6 +41,14 @@ class Parsed:
             )
 
 
+class Unreadable(Exception):
+    """Carries a reason from where it is found to `Grammar.parse`, which raises nothing itself."""
+
+    def __init__(self, reason: ParseReason) -> None:
+        super().__init__(reason.value)
+        self.reason = reason
+
+
 class Grammar(Protocol):
     """One way to write and read actions. It is also the `TextStyle` of the prompts."""
 
@@ -61,8 +69,14 @@ class Grammar(Protocol):
     def action(self, action: Action) -> str:
         """One action as the actor itself would write it; `parse` reads it back."""
 
+    def for_screen(self, size: tuple[int, int]) -> Grammar:
+        """The grammar that writes places on a screenshot of ``(width, height)`` pixels.
+
+        Grammars that write pixels need it before `point`, `element` and `action`; the others return themselves.
+        """
+
     def parse(self, text: str, size: tuple[int, int]) -> Parsed:
-        """Read an answer. Never raises: whatever cannot be read gets a reason.
+        """Read an answer. Never raises: whatever cannot be read gets a reason, in a time linear in the text.
 
         Args:
             text: the actor's raw answer.
@@ -71,13 +85,28 @@ class Grammar(Protocol):
 
 
 _GRAMMARS = {
-    "pocket": "switchmem.actors.grammars.pocket:PocketGrammar",
-    "mobile_use": "switchmem.actors.grammars.mobile_use:MobileUseGrammar",
+    "pocket": "pocket:PocketGrammar",
+    "mobile_use": "mobile_use:MobileUseGrammar",
+    "mobile_use_pixels": "mobile_use:MobileUsePixelsGrammar",
+    "ui_tars": "ui_tars:UITarsGrammar",
+    "ui_tars_15": "ui_tars:UITars15Grammar",
+    "aguvis": "aguvis:AguvisGrammar",
+    "learngui": "learngui:LearnGUIGrammar",
 }
 
 
-def get_grammar(name: str) -> Grammar:
+def grammar_names() -> tuple[str, ...]:
+    """The names that `get_grammar` knows."""
+    return tuple(_GRAMMARS)
+
+
+def get_grammar(name: str, max_pixels: int | None = None) -> Grammar:
     """The grammar of that name.
+
+    Args:
+        name: one of `grammar_names`.
+        max_pixels: the most pixels of a picture, where the actor's image processor has another limit than its
+            model's own; it moves the places of grammars that write pixels of the resized picture.
 
     Raises:
         GrammarError: if there is none.
@@ -88,5 +117,8 @@ def get_grammar(name: str) -> Grammar:
     if name not in _GRAMMARS:
         raise GrammarError(f"`grammar` must be one of {', '.join(_GRAMMARS)}, got {name!r}.")
     module, cls = _GRAMMARS[name].split(":")
-    grammar: Grammar = getattr(import_module(module), cls)()
-    return grammar
+    grammar: Grammar = getattr(import_module(f"switchmem.actors.grammars.{module}"), cls)()
+    places = getattr(grammar, "places", None)
+    if max_pixels is None or places is None:
+        return grammar
+    return replace(grammar, places=places.limited(max_pixels))  # type: ignore[type-var]

@@ -59,9 +59,13 @@ class PocketGrammar:
         """The action's words, for instance ``swipe r5c2 r1c2``."""
         words = [_WORDS[action.type]]
         words += [self.point(*point) for point in (action.point, action.end) if point is not None]
-        if action.type in _TEXT and action.text:
-            words.append(_words(action.text))
+        if action.type in _TEXT:
+            words += _words(action.text or "").split()
         return " ".join(words)
+
+    def for_screen(self, size: tuple[int, int]) -> PocketGrammar:
+        """Itself: cells are the same on every screen."""
+        return self
 
     def parse(self, text: str, size: tuple[int, int]) -> Parsed:
         """Read what follows the last `` ; ``; cells become their centres.
