@@ -183,8 +183,9 @@ def _remote_file(info: dict[str, Any], url: str, name: str) -> SourceFile:
 class _Reader(io.RawIOBase):
     """Reads a source's bytes in order, counts them, and tells a failed read from damaged content."""
 
-    def __init__(self, file: Any, source: SourceFile) -> None:
+    def __init__(self, file: Any, source: SourceFile, system: AbstractFileSystem | None) -> None:
         self._file, self._source, self._count = file, source, 0
+        self._system = system  # kept, as an archive closes with its file system
 
     def readable(self) -> bool:
         return True
@@ -221,6 +222,7 @@ def open_source(source: SourceFile) -> BinaryIO:
         DataError: if the file cannot be opened. Reading raises it too where a read fails or the file is shorter than
             it was when it was found; damaged content is the reader's to find.
     """
+    system = None
     try:
         if is_url(source.url):
             system, path, _ = _remote(source.url)
@@ -231,4 +233,4 @@ def open_source(source: SourceFile) -> BinaryIO:
         raise
     except Exception as error:  # each file system raises its own
         raise DataError(f"{source.url} cannot be opened: {error!r}. Check that it is still there.") from error
-    return cast(BinaryIO, io.BufferedReader(_Reader(file, source), BUFFER))
+    return cast(BinaryIO, io.BufferedReader(_Reader(file, source, system), BUFFER))

@@ -6,7 +6,6 @@ import struct
 
 import numpy as np
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from PIL import Image
 
 from switchmem.steps import Action, ActionType, Screenshot, Step, UIElement
@@ -37,47 +36,36 @@ def make_step():
     return make
 
 
-def _example_class():
-    """`tf.train.Example` by its published schema, built with Google's protobuf and not with the code under test."""
-    file = descriptor_pb2.FileDescriptorProto(name="example.proto", package="tensorflow", syntax="proto3")
-    kinds = {"BytesList": 12, "FloatList": 2, "Int64List": 3}
-    for name, kind in kinds.items():
-        file.message_type.add(name=name).field.add(name="value", number=1, label=3, type=kind)
-    feature = file.message_type.add(name="Feature")
-    feature.oneof_decl.add(name="kind")
-    for number, (field, message) in enumerate(zip(("bytes_list", "float_list", "int64_list"), kinds, strict=True), 1):
-        feature.field.add(
-            name=field, number=number, label=1, type=11, type_name=f".tensorflow.{message}", oneof_index=0
-        )
-    features = file.message_type.add(name="Features")
-    entry = features.nested_type.add(name="FeatureEntry")
-    entry.options.map_entry = True
-    entry.field.add(name="key", number=1, label=1, type=9)
-    entry.field.add(name="value", number=2, label=1, type=11, type_name=".tensorflow.Feature")
-    features.field.add(name="feature", number=1, label=3, type=11, type_name=".tensorflow.Features.FeatureEntry")
-    file.message_type.add(name="Example").field.add(
-        name="features", number=1, label=1, type=11, type_name=".tensorflow.Features"
-    )
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))
+def varint(number):
+    """A whole number as protobuf writes it: seven bits per byte, least first; negative ones as 64-bit complements."""
+    number %= 2**64
+    data = bytearray()
+    while number >= 128:
+        data.append(number % 128 + 128)
+        number //= 128
+    return bytes([*data, number])
+
+
+def sized(field, data):
+    """A field that carries bytes."""
+    return varint(field * 8 + 2) + varint(len(data)) + data
 
 
 @pytest.fixture(scope="session")
 def encode_example():
-    """Serialise ``{name: list of bytes | float | int}`` as a `tf.train.Example`."""
-    Example = _example_class()
+    """Serialise ``{name: list of bytes | float | int}`` as a `tf.train.Example`, written out by the published schema."""
+
+    def feature(values):
+        first = values[0] if values else b""
+        if isinstance(first, bytes):
+            return sized(1, b"".join(sized(1, value) for value in values))
+        if isinstance(first, int):
+            return sized(3, sized(1, b"".join(varint(value) for value in values)))
+        return sized(2, sized(1, struct.pack(f"<{len(values)}f", *values)))
 
     def encode(features):
-        example = Example()
-        for name, values in features.items():
-            feature = example.features.feature[name]
-            first = values[0] if values else b""
-            kind = (
-                "bytes_list" if isinstance(first, bytes) else "int64_list" if isinstance(first, int) else "float_list"
-            )
-            getattr(feature, kind).value.extend(values)
-        return example.SerializeToString(deterministic=True)
+        entries = (sized(1, name.encode()) + sized(2, feature(values)) for name, values in features.items())
+        return sized(1, b"".join(sized(1, entry) for entry in entries))
 
     return encode
 

@@ -1,12 +1,18 @@
-"""TFRecord framing and Example parsing against Google's protobuf and a bitwise CRC."""
+"""TFRecord framing and Example parsing against a bitwise CRC, a written-out encoder and the PyPI writer."""
 
 import gzip
+import io
+import struct
+import tracemalloc
 
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tfrecord.writer import TFRecordWriter
+
+from switchmem.benchmarks import DataError, tfrecord
 from switchmem.benchmarks.tfrecord import masked_crc32c, parse_example, read_records
 from switchmem.steps import RecordError
 
@@ -53,7 +59,7 @@ def test_crc_of_a_megabyte(reference_crc):
 
 @given(st.dictionaries(st.text(max_size=12), FEATURES, max_size=6))
 @settings(max_examples=200, deadline=None)
-def test_parsing_agrees_with_protobuf(encode_example, features):
+def test_what_was_encoded_is_parsed(encode_example, features):
     parsed = parse_example(encode_example(features))
     assert parsed.keys() == features.keys()
     for name, values in features.items():
@@ -135,3 +141,93 @@ def test_garbage_is_reported(tmp_path):
     (tmp_path / "r").write_bytes(gzip.compress(b"these are not frames at all"))
     payloads, damage = read(tmp_path / "r")
     assert payloads == [] and len(damage) == 1
+
+
+def frame(reference_crc, payload, length=None):
+    """One frame; `length` is what it claims."""
+    head = struct.pack("<Q", len(payload) if length is None else length)
+    return head + struct.pack("<I", reference_crc(head)) + payload + struct.pack("<I", reference_crc(payload))
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("length", [2**25 + 1, 2**31, 2**60, 2**64 - 1])
+def test_a_hostile_length_allocates_nothing_and_is_told(reference_crc, zipped, length):
+    data = frame(reference_crc, b"first") + frame(reference_crc, bytes(1000), length)
+    damage = []
+    tracemalloc.start()
+    file = io.BytesIO(gzip.compress(data) if zipped else data)
+    found = [payload for _, payload in read_records(file, lambda *what: damage.append(what))]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == [b"first"] and [number for number, _ in damage] == [1]
+    assert f"claims {length} bytes" in damage[0][1]
+    assert peak < 2**22
+
+
+def test_a_record_that_is_too_long_is_passed_over(reference_crc, monkeypatch):
+    monkeypatch.setattr(tfrecord, "MAX_RECORD", 100)
+    data = b"".join(frame(reference_crc, payload) for payload in (b"a" * 100, b"b" * 101, b"c"))
+    damage = []
+    found = [payload for _, payload in read_records(io.BytesIO(data), lambda *what: damage.append(what))]
+    assert found == [b"a" * 100, b"c"]
+    assert damage == [(1, "the record must have at most 100 bytes, got 101. Fetch the file again.")]
+
+
+def test_members_and_padding_of_gzip_are_one_content(reference_crc, tmp_path):
+    payloads = [b"one", b"two" * 500, b"three"]
+    frames = b"".join(frame(reference_crc, payload) for payload in payloads)
+    cuts = [frames[:30], frames[30:900], b"", frames[900:]]
+    (tmp_path / "r").write_bytes(b"".join(map(gzip.compress, cuts)) + bytes(512))
+    assert read(tmp_path / "r") == (payloads, [])
+    (tmp_path / "r").write_bytes(gzip.compress(frames) + b"no gzip")
+    found, damage = read(tmp_path / "r")
+    assert found == payloads and [number for number, _ in damage] == [3]
+
+
+def test_a_changed_byte_of_the_gzip_stream_is_damage(reference_crc, tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 3000), dtype=np.uint8)
+    whole = gzip.compress(b"".join(frame(reference_crc, row.tobytes()) for row in pixels))
+    for at in range(10, len(whole) - 8, len(whole) // 23):
+        (tmp_path / "r").write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+        found, damage = read(tmp_path / "r")
+        assert damage and set(found) < {row.tobytes() for row in pixels}
+
+
+def test_a_stream_that_cannot_be_sought_is_enough_and_its_failure_passes(write_tfrecord, tmp_path):
+    data = write_tfrecord(tmp_path / "r", [b"first", b"second"]).read_bytes()
+
+    class Stream(io.RawIOBase):
+        def __init__(self, fails):
+            self.left, self.fails = io.BytesIO(data), fails
+
+        def readable(self):
+            return True
+
+        def readinto(self, buffer):
+            if self.fails and self.left.tell():
+                raise DataError("the connection ended")
+            return self.left.readinto(memoryview(buffer)[:20])
+
+    assert [payload for _, payload in read_records(Stream(False), print)] == [b"first", b"second"]
+    with pytest.raises(DataError, match="connection ended"):  # the file is not damaged: it must not count as such
+        list(read_records(Stream(True), print))
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_files_of_the_pypi_writer_are_read(tmp_path, zipped):
+    writer = TFRecordWriter(str(tmp_path / "plain"))
+    for i in range(3):
+        writer.write({"id": (b"%d" % i, "byte"), "n": ([i, -i], "int"), "f": ([0.5, float(i)], "float")})
+    writer.close()
+    data = (tmp_path / "plain").read_bytes()
+    (tmp_path / "r").write_bytes(gzip.compress(data) if zipped else data)
+    payloads, damage = read(tmp_path / "r")
+    assert damage == [] and len(payloads) == 3
+    for i, parsed in enumerate(map(parse_example, payloads)):
+        assert parsed["id"] == [b"%d" % i] and parsed["n"].tolist() == [i, -i] and parsed["f"].tolist() == [0.5, i]
+
+
+def test_a_name_that_is_no_utf8_and_deep_nesting_are_refused():
+    for data in (b"\x0a\x08\x0a\x06\x0a\x02\xff\xfe\x12\x00", b"\x0b" * 5000, b"\x0a\xff\xff\xff\xff\x0f"):
+        with pytest.raises(RecordError, match=r"tf\.train\.Example"):
+            parse_example(data)
