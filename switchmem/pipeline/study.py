@@ -28,7 +28,6 @@ from switchmem.pipeline.embedding import embed_on_all_devices
 from switchmem.pipeline.evaluate import FrozenPolicies, log_results, show, test_results
 from switchmem.pipeline.routers import Recipe, RouterTraining, freeze, router_batch
 from switchmem.pipeline.show import show_step
-from switchmem.pipeline.show import show_step
 from switchmem.pipeline.targets import Targets, make_targets, unparsable
 from switchmem.pipeline.workshop import Workshop, as_study_data
 from switchmem.policy import PolicyCard
@@ -83,13 +82,6 @@ class Study:
         report = self.data.data_report()
         report.save(self.run.data_report)
         say(f"data: {report.summary()}; by id in {self.run.data_report}")
-
-    @rank_zero_only
-    def show(self, step_id: str | None, memory_id: str | None = None) -> None:
-        """Print a step's prompts and write its pictures into the run's folder; see `show_step`."""
-        self.prepare_steps()
-        data: Any = self.datamodule
-        show_step(data, self.actor, self.embedder, self.run.path / "show", step_id, memory_id)
 
     @rank_zero_only
     def show(self, step_id: str | None, memory_id: str | None = None) -> None:
