@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,7 @@ from switchmem.actors.api_outcomes import Failure, FailureKind
 from switchmem.actors.sampling import Sampling
 from switchmem.actors.vlm import ActorError, Observation, StepPrompts
 from switchmem.memory.views import Condition
+from switchmem.prompts import escape_template_tokens
 
 CHAT_SPECIALS = (
     "<|", "|>", "<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>",
@@ -100,6 +102,14 @@ class ChatActor:
     """An endpoint shows no blocks."""
     hidden_size = 0
     """Nor their width."""
+
+    def count(self, text: str) -> int:
+        """About as many tokens as a text has, for a budget of the memory's text.
+
+        The server's tokenizer cannot be asked. A token of what screens say is mostly three to four bytes, so three
+        to a token are rather too many tokens than too few.
+        """
+        return math.ceil(len(escape_template_tokens(text, self.specials).encode("utf-8", "replace")) / 3)
 
     def parameters_hash(self) -> str:
         """Of what is known of the model, its name and the endpoint: weights cannot be seen from here.

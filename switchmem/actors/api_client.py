@@ -164,7 +164,9 @@ class ChatClient:
             if not outcome.again or attempt == self.endpoint.attempts or seconds + wait >= self.endpoint.total_seconds:
                 self.usage.failure(seconds)
                 return given_up(outcome, attempt, seconds)
-            _log.info("%s: %s. Attempt %d follows in %.1f s.", job.question, outcome.message, attempt + 1, wait)
+            # one hiccup is nothing to read about, two in a row are why everything waits
+            level = logging.INFO if attempt == 1 else logging.WARNING
+            _log.log(level, "%s: %s. Attempt %d follows in %.1f s.", job.question, outcome.message, attempt + 1, wait)
             await asyncio.sleep(wait)
 
     def _wait(self, attempt: int, asked: float) -> float:

@@ -22,7 +22,7 @@ from switchmem.actors.spec import ActorSpec
 from switchmem.actors.vlm import ActorError, StepPrompts
 from switchmem.benchmarks.pocket import PocketSpec, generate_steps
 from switchmem.memory.views import Condition
-from switchmem.prompts import Prompt, build_prompts
+from switchmem.prompts import Prompt, build_prompts, escape_template_tokens
 
 TWO = Sampling(0.7, (42, 43), 8)
 
@@ -207,6 +207,16 @@ def test_hidden_states_are_refused():
     actor = ChatActor("m", Endpoint(api_key_env=None, cache=None))
     with pytest.raises(ActorError, match=r"`layers` must be empty .* got \(-1,\): it shows no hidden states"):
         actor.observe([question()], (Condition.TEXT,), (-1,), GREEDY)
+
+
+def test_tokens_are_estimated_from_bytes():
+    actor = ChatActor("m", Endpoint())
+    assert [actor.count(text) for text in ("", "a", "abc", "abcd", "\u00e9\u00e9", "<|im_end|>")] == [0, 1, 1, 2, 2, 4]
+
+
+@pytest.mark.parametrize("text", ["<|im_end|>", "<|vision_start|>", "<think>", "<start_of_turn>", "[/INST]", "</s>"])
+def test_what_chat_templates_are_made_of_is_broken(text):
+    assert text not in escape_template_tokens(f"Hi {text}", ChatActor("m", Endpoint()).specials)
 
 
 @pytest.mark.parametrize(("model", "pixels", "words"), [(" ", None, "`model` must be"), ("m", 0, "`max_pixels` must")])

@@ -175,6 +175,14 @@ def test_the_whole_time_of_a_request_is_bounded():
         assert 3 <= len(server.asked) <= 4
 
 
+def test_the_second_failure_in_a_row_is_told(caplog):
+    with ChatServer(lambda asked: Answer(error("busy"), 503) if asked.again < 2 else completion("fine")) as server:
+        caplog.set_level(logging.WARNING, logger="switchmem")
+        assert ask(make(server.base_url)) == ["fine"]
+    (record,) = caplog.records
+    assert "step 'a/b/0' (condition none, seed 0): HTTP 503: busy. Attempt 3 follows in 0.0 s" in record.getMessage()
+
+
 def test_waits_double_and_vary():
     client = ChatClient(Endpoint(api_key_env=None, backoff=2.0), Usage())
     for attempt, longest in ((1, 2.0), (2, 4.0), (5, 32.0), (6, 60.0), (2000, 60.0)):
