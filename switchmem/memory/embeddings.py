@@ -1,8 +1,7 @@
-"""Vectors of steps, computed once for all parts and kept in shards that ranks write and a kill does not lose.
+"""Vectors of steps, computed once for all parts, on one device or many.
 
-A folder holds ``rank-000-00000.npy`` [n, E] float32, ``rank-000-00000.json`` with the ids of its rows, and so on; at
-the end a ``manifest.json`` with sizes and digests. The JSON is renamed into place last, so a shard counts when it is
-there; what a killed run leaves behind is either whole or written over.
+A folder holds the shards of all ranks (`switchmem.memory.embedding_shards`) and, at the end, a ``manifest.json`` with
+their sizes and digests.
 
 Steps are cut into chunks at fixed places in the order of all steps. A chunk is embedded by one call and written as a
 whole, so that its vectors are those of the same call whichever ranks and restarts computed them.
@@ -10,13 +9,10 @@ whole, so that its vectors are those of the same call whichever ranks and restar
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +21,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from switchmem.memory.bank import StepSource, write_rows
+from switchmem.memory.bank import StepSource
 from switchmem.memory.embedder import Embedder
+from switchmem.memory.embedding_shards import (
+    MANIFEST,
+    Embedded,
+    EmbeddingError,
+    EmbeddingWriter,
+    Shard,
+    file_digest,
+    read_shards,
+    shard_files,
+    write_ascii,
+)
 from switchmem.memory.views import query_text
-from switchmem.stages import Stage, StageError
+from switchmem.stages import Stage
 from switchmem.steps import RecordError, Step
 
-MANIFEST = "manifest.json"
 CHUNK = 64
 """Steps of a chunk."""
-
-
-class EmbeddingError(StageError):
-    """Kept embeddings are inconsistent or damaged; the message names the folder, the rule and the way out."""
 
 
 @dataclass(frozen=True)
@@ -46,146 +48,6 @@ class Damaged:
 
     step_id: str
     reason: str
-
-
-@dataclass
-class Embedded:
-    """What came of some steps.
-
-    Args:
-        ids: of the rows of `vectors`.
-        vectors: ``[n, E]`` float32, rows of length 1.
-        damaged: reasons by id of the steps that could not be read.
-        cut: ids of those whose text is longer than the embedder reads.
-    """
-
-    ids: list[str]
-    vectors: Tensor
-    damaged: dict[str, str] = field(default_factory=dict)
-    cut: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Shard:
-    """A finished shard: both files have the stem ``name``."""
-
-    folder: Path
-    name: str
-    ids: list[str]
-    damaged: dict[str, str]
-    cut: list[str]
-    bytes: int
-    digest: str
-
-    @property
-    def rows(self) -> Path:
-        """The file of the vectors."""
-        return self.folder / f"{self.name}.npy"
-
-    @property
-    def index(self) -> Path:
-        """The file of the ids."""
-        return self.folder / f"{self.name}.json"
-
-    def check(self, digest: bool = False) -> None:
-        """Whether the vectors are as they were written: by size, or by content too.
-
-        Raises:
-            EmbeddingError: if not.
-        """
-        size = self.rows.stat().st_size if self.rows.is_file() else None
-        if size != self.bytes or (digest and _digest(self.rows) != self.digest):
-            found = "no file" if size is None else f"{size} bytes"
-            raise EmbeddingError(
-                f"{self.rows} must hold the {self.bytes} bytes that were written, got {found} or other content. "
-                f"Delete {_shard_files(self.index)}: only its {len(self.ids)} steps are embedded again."
-            )
-
-
-def _shard_files(index: Path) -> str:
-    return f"{index}, the .npy beside it, {MANIFEST} and stage.json, and run again"
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-
-
-def _write(path: Path, values: Any) -> None:
-    """Write JSON under a temporary name, to the disk, and rename it. ASCII, since ids may be no valid Unicode."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with partial.open("w", encoding="ascii") as file:
-        json.dump(values, file)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-
-
-def read_shards(folder: Path) -> list[Shard]:
-    """All finished shards, by name; none for a folder that is not there yet.
-
-    Raises:
-        EmbeddingError: if a shard's files do not fit.
-    """
-    shards = []
-    for path in sorted(folder.glob("rank-*.json")):
-        try:
-            values = json.loads(path.read_text(encoding="ascii"))
-            names = ("ids", "damaged", "cut", "bytes", "digest")
-            shard = Shard(folder, path.stem, *(values[name] for name in names))
-        except (ValueError, KeyError, TypeError) as error:
-            raise EmbeddingError(
-                f"{path} must hold the ids of a shard of embeddings, got: {error!r}. Delete {_shard_files(path)}."
-            ) from error
-        shard.check()
-        shards.append(shard)
-    return shards
-
-
-class EmbeddingWriter:
-    """Appends chunks to a folder of embeddings; each rank has a writer and shards of its own.
-
-    Args:
-        folder: created if needed.
-        rank: of this process, from 0.
-        rows_per_shard: rows after which a shard is written, at least 1.
-        flush_seconds: a shard is also written when its first chunk has waited this long, so that a kill costs no more.
-    """
-
-    def __init__(self, folder: Path, rank: int = 0, rows_per_shard: int = 4096, flush_seconds: float = 60.0) -> None:
-        self.folder, self.rank = folder, rank
-        self.rows_per_shard, self.flush_seconds = rows_per_shard, flush_seconds
-        folder.mkdir(parents=True, exist_ok=True)
-        numbers = [int(p.stem.rsplit("-", 1)[1]) for p in folder.glob(f"rank-{rank:03d}-*.json")]
-        self._next = max(numbers, default=-1) + 1
-        self._chunks: list[Embedded] = []
-        self._since = 0.0
-
-    def append(self, chunk: Embedded) -> None:
-        """Keep a chunk; writes a shard when enough have come together."""
-        if not self._chunks:
-            self._since = time.monotonic()
-        self._chunks.append(chunk)
-        rows = sum(len(c.ids) for c in self._chunks)
-        if rows >= self.rows_per_shard or time.monotonic() - self._since >= self.flush_seconds:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write what has come together as a shard."""
-        if not self._chunks:
-            return
-        name = f"rank-{self.rank:03d}-{self._next:05d}"
-        partial = self.folder / f".{name}.{os.getpid()}.tmp"
-        write_rows(partial, torch.cat([chunk.vectors for chunk in self._chunks]))
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
-        facts = {"bytes": partial.stat().st_size, "digest": _digest(partial)}
-        partial.replace(self.folder / f"{name}.npy")
-        damaged = {step_id: reason for chunk in self._chunks for step_id, reason in chunk.damaged.items()}
-        lists = {n: [step_id for c in self._chunks for step_id in getattr(c, n)] for n in ("ids", "cut")}
-        _write(self.folder / f"{name}.json", {**lists, "damaged": damaged, **facts})
-        self._next += 1
-        self._chunks = []
 
 
 @dataclass(frozen=True)
@@ -265,10 +127,10 @@ class EmbeddingJob:
         for shard in shards:
             shard.check(digest=True)
             facts = {"name": shard.name, "rows": len(shard.ids), "bytes": shard.bytes, "digest": shard.digest}
-            rows.append({**facts, "index_digest": _digest(shard.index)})
+            rows.append({**facts, "index_digest": file_digest(shard.index)})
         cut = sorted(step_id for shard in shards for step_id in shard.cut)
         facts = {"embedder": self.embedder.name, "dim": self.embedder.dim, "vectors": len(counts)}
-        _write(self.stage.folder / MANIFEST, {**facts, "damaged": damaged, "cut": cut, "shards": rows})
+        write_ascii(self.stage.folder / MANIFEST, {**facts, "damaged": damaged, "cut": cut, "shards": rows})
         for leftover in self.stage.folder.glob(".rank-*.tmp"):  # of runs that were killed while they wrote
             leftover.unlink()
         self.stage.finish(vectors=len(counts), damaged=len(damaged), cut=len(cut))
@@ -362,11 +224,11 @@ class Embeddings:
         shards = {shard.name: shard for shard in read_shards(folder)}
         for name, rows, digest in kept:
             shard = shards.get(name)
-            if shard is None or _digest(shard.index) != digest:
+            if shard is None or file_digest(shard.index) != digest:
                 path = folder / f"{name}.json"
                 raise EmbeddingError(
                     f"{path} must be as it was written, got {'no file' if shard is None else 'other content'}. "
-                    f"Delete {_shard_files(path)}: only its {rows} steps are embedded again."
+                    f"Delete {shard_files(path)}: only its {rows} steps are embedded again."
                 )
             shard.check(digest=True)
         return cls([shards[name] for name, _, _ in kept], manifest)

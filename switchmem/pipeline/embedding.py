@@ -11,7 +11,8 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from switchmem.benchmarks.store import shard
 from switchmem.memory.bank import StepSource
-from switchmem.memory.embeddings import Damaged, EmbeddingJob, EmbeddingWriter, embed, read
+from switchmem.memory.embedding_shards import EmbeddingWriter
+from switchmem.memory.embeddings import Damaged, EmbeddingJob, embed, read
 from switchmem.steps import Step
 
 Chunk = list[Step | Damaged]

@@ -16,7 +16,7 @@ from data_modules.parts import describe
 from switchmem.benchmarks.base import DataError
 from switchmem.harvest import read_damaged
 from switchmem.memory.embedder import HashingEmbedder
-from switchmem.memory.embeddings import EmbeddingError
+from switchmem.memory.embedding_shards import EmbeddingError
 from switchmem.memory.retrieval import StepWithMemory
 from switchmem.memory.views import query_text
 from switchmem.stages import Stages

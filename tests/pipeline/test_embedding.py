@@ -13,7 +13,8 @@ import lightning as L
 import pytest
 import torch
 
-from switchmem.memory.embeddings import EmbeddingError, Embeddings, read_shards
+from switchmem.memory.embedding_shards import EmbeddingError, read_shards
+from switchmem.memory.embeddings import Embeddings
 from switchmem.pipeline.embedding import EmbeddingPass, embed_on_all_devices
 
 SCRIPT = Path(__file__).with_name("embedding_run.py")
