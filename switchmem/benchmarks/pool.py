@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -50,7 +51,7 @@ def run_tasks(tasks: Sequence[Task], workers: int | None, on_read: OnRead) -> No
     """Do all tasks, in this process or in several.
 
     Workers are spawned: they import what the tasks need and nothing else, and inherit neither threads nor locks. They
-    end when this call ends, however it ends; when this process is killed, each ends at its next read.
+    end when this call ends, however it ends, and when this process is killed.
 
     Args:
         tasks: in the order in which they are begun.
@@ -86,7 +87,7 @@ def _run_spawned(tasks: Iterable[Task], count: int, on_read: OnRead) -> None:
     try:
         for _ in range(count):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, counter, os.getpid()), daemon=True)
+            process = context.Process(target=_serve, args=(theirs, counter), daemon=True)
             process.start()
             theirs.close()  # so that a dead worker is an end of file here
             workers.append(_Worker(process, ours))
@@ -138,13 +139,20 @@ def _died(worker: _Worker) -> DataError:
     )
 
 
-def _serve(pipe: Connection, counter: Any, parent: int) -> None:
+def _end_with_parent() -> None:
+    """End this process when the one that spawned it has gone, which may have had no chance to end its workers."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _serve(pipe: Connection, counter: Any) -> None:
     """Do tasks until the other end closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends the workers
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
     def on_read(count: int) -> None:
-        if os.getppid() != parent:  # killed without a chance to end this process
-            os._exit(1)
         with counter.get_lock():
             counter.value += count
 

@@ -205,7 +205,7 @@ class _Reader(io.RawIOBase):
             )
         buffer[: len(data)] = data
         self._count += len(data)
-        if self._source.on_read is not None:
+        if data and self._source.on_read is not None:
             self._source.on_read(len(data))
         return len(data)
 

@@ -232,7 +232,8 @@ class Metered:
         return self.source
 
     def __exit__(self, *_: object) -> None:
-        self._on_read(max(0, self.source.size - self._count))
+        if self._count < self.source.size:
+            self._on_read(self.source.size - self._count)
 
 
 def remove_temporary(folder: Path) -> None:

@@ -53,7 +53,7 @@ def sized(field, data):
 
 @pytest.fixture(scope="session")
 def encode_example():
-    """Serialise ``{name: list of bytes | float | int}`` as a `tf.train.Example`, written out by the published schema."""
+    """Serialise ``{name: list of bytes | float | int}`` as a `tf.train.Example`, written by the published schema."""
 
     def feature(values):
         first = values[0] if values else b""

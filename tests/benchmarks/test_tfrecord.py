@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-
 from tfrecord.writer import TFRecordWriter
 
 from switchmem.benchmarks import DataError, tfrecord
