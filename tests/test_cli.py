@@ -96,6 +96,7 @@ def parsed(desk, monkeypatch):
         ("--actor.max_pixels=9999", "harvest"),
         ("--actor.dtype=bfloat16", "harvest"),
         ("--actor.template=default", "harvest"),
+        ("--actor.state_tokens=99", "harvest"),
         ("--study.probe_layers=[1,3]", "harvest"),
         ("--study.limit=5", "harvest"),
         ("--study.components=8", "targets"),

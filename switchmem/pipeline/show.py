@@ -58,6 +58,10 @@ class ShownData(Protocol):
     def pairs(self, part: str) -> Pairs:
         """Which demonstration each query of a prepared part gets."""
 
+    @property
+    def embeddings_stage(self) -> Stage:
+        """The stage that holds the vectors of all steps."""
+
     def memory_stage(self, part: str) -> Stage:
         """The stage that holds the pairs."""
 
@@ -174,7 +178,7 @@ def _find(data: ShownData, parts: Mapping[str, Part], embedder: Embedder, step_i
 def _pairs(data: ShownData, part: str, embedder: Embedder) -> Pairs:
     stage = data.memory_stage(part)
     if not stage.complete:
-        if not isinstance(embedder, HashingEmbedder):
+        if not isinstance(embedder, HashingEmbedder) and not data.embeddings_stage.complete:
             command = "harvest" if part == "preference" else "test"
             raise RunError(
                 f"`show` must find the demonstrations of part {part!r}, got no finished retrieval in {stage.folder}, "
@@ -232,7 +236,7 @@ def _render(shown: Shown, actor: ActorSpec, folder: Path) -> Iterator[str]:
 
 
 def _facts(shown: Shown, actor: ActorSpec, encoder: PromptEncoder) -> Iterator[str]:
-    step, demo, grammar = shown.step, shown.demo, actor.load_grammar()
+    step, demo = shown.step, shown.demo
     yield f"step: {step.step_id}"
     yield f"part: {', '.join(shown.parts)}"
     yield f"instruction: {step.instruction}"
@@ -243,6 +247,7 @@ def _facts(shown: Shown, actor: ActorSpec, encoder: PromptEncoder) -> Iterator[s
         return
     yield f"demonstration: {demo.step_id}, {shown.origin}"
     yield f"its action: {action_text(demo.action)}"
+    grammar = actor.load_grammar().for_screen((demo.screenshot.width, demo.screenshot.height))
     whole = encoder.count(text_state(demo, grammar, actor.load_template().memory))
     limit = actor.state_tokens
     told = "no limit" if limit is None else f"{'cut to' if whole > limit else 'within'} state_tokens = {limit}"
@@ -255,8 +260,9 @@ class _Pictures:
     def __init__(self, encoder: PromptEncoder, prompts: Mapping[Condition, Prompt], folder: Path) -> None:
         self.encoder, self.folder = encoder, folder
         self.images: dict[str, Image.Image] = {}
-        for prompt in prompts.values():
-            self.images.update(zip(("screen.png", "memory.png"), prompt.images, strict=False))
+        (screen,) = prompts[Condition.NONE].images
+        for image in (image for prompt in prompts.values() for image in prompt.images):
+            self.images["screen.png" if image is screen else "memory.png"] = image
         self._names = {id(image): name for name, image in self.images.items()}
         _, grids, self._index = encoder.pictures(self.images.values())
         self._tokens = encoder.visual_tokens(grids)
@@ -279,7 +285,7 @@ class _Pictures:
     def rendered(self, prompt: Prompt) -> str:
         """The prompt behind the chat template; each picture's token is replaced by its file and number of tokens."""
         mark: Any = self.encoder.tokenizer.convert_ids_to_tokens(self.encoder.image_token)
-        first, *rest = self.encoder.render(prompt.system, prompt.parts).split(mark)
+        first, *rest = self.encoder.render(prompt).split(mark)
         text = first
         for image, piece in zip(prompt.images, rest, strict=True):
             text += f"[{self._names[id(image)]}: {self._size(image)} tokens]{piece}"
