@@ -16,6 +16,7 @@ from switchmem.benchmarks.aitw.split_files import choose_split_files, read_split
 from switchmem.benchmarks.base import DataError, DataReport
 from switchmem.benchmarks.convert import CHUNKS, Survey, convert, survey
 from switchmem.benchmarks.sources import SourceFile, find_files, is_url, open_source
+from switchmem.benchmarks.split_report import in_two_parts, some
 from switchmem.benchmarks.splits import (
     AITW_SIZES,
     BANK,
@@ -226,7 +227,9 @@ class AitwDataModule(StepsDataModule):
                 f"category that are not of one recording, got {data} by role, and {not_listed} in no split file. "
                 f"Add shards to {self.root}, or check that the split files belong to them."
             )
-        return Split(split.parts, {"apart": self.apart, "roles": source, **split.report})
+        shared = in_two_parts(split.parts, recording_of)
+        report = {"apart": self.apart, "recordings_in_two_parts": some(shared), "roles": source, **split.report}
+        return Split(split.parts, report)
 
 
 def told(split: Split) -> str:

@@ -21,10 +21,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b, sha256
+from hashlib import blake2b
 from typing import Any, Literal
 
 from switchmem.benchmarks.base import DataError
+from switchmem.benchmarks.split_report import count, count_by_category, prove, shortfalls, some, trajectory_of
 from switchmem.benchmarks.survey import Episode
 
 RECIPE = 1
@@ -37,8 +38,6 @@ PREFERENCE, BANK = "preference", "bank"
 Balance = Literal["equal", "proportional"]
 Recording = Callable[[str], str]
 """Trajectory -> the recording that it was cut from."""
-
-FIRST_IDS = 5  # ids that a report names where it only counts the others
 
 
 @dataclass(frozen=True)
@@ -123,16 +122,12 @@ class _Hand:
         self.trajectories[episode.category] += 1
 
 
-def _itself(trajectory: str) -> str:
-    return trajectory
-
-
 def draw(
     episodes: Iterable[Episode],
     sizes: Mapping[str, PartSize],
     seed: int,
     balance: Balance = "equal",
-    recording: Recording = _itself,
+    recording: Recording = str,
 ) -> dict[str, list[Episode]]:
     """Deal whole trajectories to the parts of one role; rules 2 and 3 above.
 
@@ -186,7 +181,7 @@ def thin(episodes: Collection[Episode], steps: int, seed: int) -> tuple[str, ...
 
 
 def seeded_roles(
-    episodes: Iterable[Episode], test_share: float, seed: int, recording: Recording = _itself
+    episodes: Iterable[Episode], test_share: float, seed: int, recording: Recording = str
 ) -> dict[str, str]:
     """Train and test by chance, for data without official split files.
 
@@ -216,7 +211,7 @@ def split_steps(
     sizes: Mapping[str, PartSize],
     seed: int,
     balance: Balance = "equal",
-    recording: Recording = _itself,
+    recording: Recording = str,
 ) -> Split:
     """Divide a benchmark into preference queries, bank and test queries.
 
@@ -231,121 +226,48 @@ def split_steps(
     Raises:
         DataError: if a trajectory comes twice.
     """
-    episodes = sorted(episodes, key=lambda episode: episode.trajectory)
-    twice = [name for name, count in Counter(e.trajectory for e in episodes).items() if count > 1]
-    if twice:
-        raise DataError(f"`episodes` must hold each trajectory once, got {twice[0]!r} again. Join its steps.")
-    by_role: dict[str, list[Episode]] = {role: [] for role in ROLES}
-    unlisted = []
-    for episode in episodes:
-        if episode.trajectory in roles:
-            by_role[roles[episode.trajectory]].append(episode)
-        else:
-            unlisted.append(episode.trajectory)
+    by_role, unlisted = _roles(episodes, roles)
     tested = {recording(trajectory) for trajectory, role in roles.items() if role == TEST}
-    shared = [e.trajectory for e in by_role[TRAIN] if recording(e.trajectory) in tested]
-    kept_out = set(shared)
-    by_role[TRAIN] = [e for e in by_role[TRAIN] if e.trajectory not in kept_out]
-    wanted = {TRAIN: {name: sizes[name] for name in (BANK, PREFERENCE)}, TEST: {TEST: sizes[TEST]}}
-    drawn: dict[str, list[Episode]] = {}
-    for role, its_sizes in wanted.items():
-        drawn |= draw(by_role[role], its_sizes, seed, balance, recording)
+    shared = {e.trajectory for e in by_role[TRAIN] if recording(e.trajectory) in tested}
+    by_role[TRAIN] = [e for e in by_role[TRAIN] if e.trajectory not in shared]
+    drawn = draw(by_role[TRAIN], {name: sizes[name] for name in (BANK, PREFERENCE)}, seed, balance, recording)
+    drawn |= draw(by_role[TEST], {TEST: sizes[TEST]}, seed, balance, recording)
     parts = {name: thin(drawn[name], sizes[name].steps, seed) for name in (PREFERENCE, BANK, TEST)}
     categories = {e.trajectory: e.category for part in drawn.values() for e in part}
+    found = {name: count(ids) for name, ids in parts.items()}
+    asked = {name: {"steps": sizes[name].steps, "trajectories": sizes[name].trajectories} for name in parts}
+    remembered = {categories[trajectory_of(step_id)] for step_id in parts[BANK]}
     report = {
         "seed": seed,
         "balance": balance,
-        "asked": {name: {"steps": s.steps, "trajectories": s.trajectories} for name, s in sizes.items()},
-        "found": {name: _count(ids) for name, ids in parts.items()},
-        "by_category": {name: _count_by_category(ids, categories) for name, ids in parts.items()},
-        "data": {role: _count_episodes(members) for role, members in by_role.items()},
-        "not_listed": _some(unlisted),
-        "recording_is_tested": _some(shared),
-        "queries_without_memory": _without_memory(parts, categories),
-        "shortfalls": shortfalls(parts, sizes),
+        "asked": asked,
+        "found": found,
+        "shortfalls": shortfalls(found, asked),
+        "by_category": {name: count_by_category(ids, categories) for name, ids in parts.items()},
+        "data": {role: _count(members) for role, members in by_role.items()},
+        "not_listed": some(unlisted),
+        "recording_is_tested": some(sorted(shared)),
+        "queries_without_memory": sum(categories[trajectory_of(i)] not in remembered for i in parts[PREFERENCE]),
         "proof": prove(parts, recording),
     }
     return Split(parts, report)
 
 
-def trajectory_of(step_id: str) -> str:
-    """``benchmark/episode`` of ``benchmark/episode/index``; an episode's name may hold slashes itself."""
-    return step_id.rpartition("/")[0]
+def _roles(episodes: Iterable[Episode], roles: Mapping[str, str]) -> tuple[dict[str, list[Episode]], list[str]]:
+    """Episodes by role, and the trajectories without one; sorted, so that no order of files shows."""
+    by_role: dict[str, list[Episode]] = {role: [] for role in ROLES}
+    unlisted = []
+    last = None
+    for episode in sorted(episodes, key=lambda episode: episode.trajectory):
+        if episode.trajectory == last:
+            raise DataError(f"`episodes` must hold each trajectory once, got {last!r} again. Join its steps.")
+        last = episode.trajectory
+        if last in roles:
+            by_role[roles[last]].append(episode)
+        else:
+            unlisted.append(last)
+    return by_role, unlisted
 
 
-def _count(ids: Iterable[str]) -> dict[str, int]:
-    ids = list(ids)
-    return {"steps": len(ids), "trajectories": len(set(map(trajectory_of, ids)))}
-
-
-def _count_by_category(ids: Iterable[str], categories: Mapping[str, str]) -> dict[str, dict[str, int]]:
-    groups: dict[str, list[str]] = defaultdict(list)
-    for step_id in ids:
-        groups[categories[trajectory_of(step_id)]].append(step_id)
-    return {category: _count(groups[category]) for category in sorted(groups)}
-
-
-def _count_episodes(episodes: Collection[Episode]) -> dict[str, int]:
+def _count(episodes: Collection[Episode]) -> dict[str, int]:
     return {"steps": sum(len(e.indices) for e in episodes), "trajectories": len(episodes)}
-
-
-def _some(names: list[str]) -> dict[str, Any]:
-    return {"count": len(names), "first": names[:FIRST_IDS]}
-
-
-def _without_memory(parts: Mapping[str, Iterable[str]], categories: Mapping[str, str]) -> int:
-    """Preference queries whose category has no step in the bank."""
-    remembered = {categories[trajectory_of(step_id)] for step_id in parts[BANK]}
-    return sum(categories[trajectory_of(step_id)] not in remembered for step_id in parts[PREFERENCE])
-
-
-def shortfalls(parts: Mapping[str, Collection[str]], sizes: Mapping[str, PartSize]) -> list[str]:
-    """Sentences on the parts that are not as large as asked, or hold more trajectories."""
-    said = []
-    for name, ids in parts.items():
-        size, found = sizes[name], _count(ids)
-        if found == {"steps": size.steps, "trajectories": size.trajectories}:
-            continue
-        why = (
-            f"the first {size.trajectories} held too few steps"
-            if found["trajectories"] > size.trajectories
-            else "the data holds no more"
-        )
-        said.append(
-            f"{name} has {found['steps']} of {size.steps} steps and {found['trajectories']} of "
-            f"{size.trajectories} trajectories: {why}."
-        )
-    return said
-
-
-def prove(parts: Mapping[str, Collection[str]], recording: Recording = _itself) -> dict[str, Any]:
-    """Check by the ids alone that no step comes twice and no trajectory or recording is in two parts.
-
-    Returns:
-        What was checked, with the SHA-256 of each part's sorted ids, so that two splits can be compared.
-
-    Raises:
-        DataError: if the parts share anything.
-    """
-    names = {part: {trajectory_of(step_id) for step_id in ids} for part, ids in parts.items()}
-    for what, groups in (
-        ("trajectory", names),
-        ("recording", {part: set(map(recording, members)) for part, members in names.items()}),
-    ):
-        places = Counter(member for members in groups.values() for member in members)
-        in_two = sorted(member for member, count in places.items() if count > 1)
-        if in_two:
-            raise DataError(
-                f"no {what} must be in two parts, got {in_two[0]!r} and {len(in_two) - 1} others in several. "
-                "Nothing was written; report this as a defect of the split."
-            )
-    steps = Counter(step_id for ids in parts.values() for step_id in ids)
-    twice = [step_id for step_id, count in steps.items() if count > 1]
-    if twice:
-        raise DataError(f"no step must come twice, got {twice[0]!r} again. Report this as a defect of the split.")
-    digests = {part: {"steps": _digest(ids), "trajectories": _digest(names[part])} for part, ids in parts.items()}
-    return {"trajectories_in_two_parts": 0, "recordings_in_two_parts": 0, "steps_twice": 0, "sha256": digests}
-
-
-def _digest(names: Iterable[str]) -> str:
-    return sha256("\n".join(sorted(names)).encode("utf-8", "surrogatepass")).hexdigest()

@@ -221,6 +221,52 @@ def test_a_damaged_record_is_counted_and_the_rest_drawn(make, write_tfrecord, en
     assert [fault.id for fault in data.data_report().faults] == ["aitw/bad/0"]
 
 
+def write_ids(folder, name, ids, write_tfrecord, encode_example, aitw_features):
+    """A shard of one-step episodes of these ids."""
+    records = [encode_example(aitw_features(episode_id=[i.encode()], episode_length=[1])) for i in ids]
+    write_tfrecord(folder / name / f"{name}-00000-of-00001", records)
+
+
+def test_segments_of_one_recording_are_kept_apart_or_counted(
+    make, write_tfrecord, encode_example, aitw_features, tmp_path
+):
+    ids = [f"{recording}.{part}-{part + 9}.Go to “cart”/{part} " for recording in range(6) for part in range(4)]
+    write_ids(tmp_path / "data", "single", ids, write_tfrecord, encode_example, aitw_features)
+    lists = {"train": [i for n, i in enumerate(ids) if n % 4], "test": ids[::12]}  # of recordings 0 and 3
+    (tmp_path / "data" / "splits").mkdir()
+    (tmp_path / "data" / "splits" / "standard.json").write_text(json.dumps(lists))
+    sizes = {part: PartSize(100, 100) for part in SMALL}
+    apart, loose = make(tmp_path / "data", **sizes), make(tmp_path / "data", **sizes, apart="trajectory")
+    for data in (apart, loose):
+        data.prepare_steps()
+    assert report_of(apart)["recordings_in_two_parts"] == {"count": 0, "first": []}
+    assert report_of(apart)["recording_is_tested"]["count"] == 6 and report_of(apart)["not_listed"]["count"] == 4
+    assert len(apart.part("preference")) + len(apart.part("bank")) == 12
+    found = [{i.partition(".")[0] for i in trajectories(loose, part)} for part in SMALL]
+    shared = (found[0] & found[1]) | (found[0] & found[2]) | (found[1] & found[2])
+    assert report_of(loose)["recordings_in_two_parts"]["count"] == len(shared) > 2
+    assert trajectories(loose, "test") == {ids[0], ids[12]}  # quotes, slashes and the blank at the end as they are
+
+
+@pytest.mark.real_data
+def test_an_id_that_the_real_files_list_twice_is_tested_and_never_trained_on(
+    make, real_data, write_tfrecord, encode_example, aitw_features, tmp_path
+):
+    folder = real_data / "aitw" / "splits"
+    lists = json.loads((folder / "install_texts_splits.json").read_text())
+    (twice,) = set(lists["train"]) & set(lists["test"])
+    ids = [*lists["train"][:20], *lists["test"][:20], *lists["val"][:5], twice, "1"]
+    write_ids(tmp_path, "install", ids, write_tfrecord, encode_example, aitw_features)
+    data = make(tmp_path, splits=str(folder), **{part: PartSize(100, 100) for part in SMALL})
+    data.prepare_steps()
+    trained = trajectories(data, "preference") | trajectories(data, "bank")
+    assert trained == set(lists["train"][:20]) - {twice}
+    assert trajectories(data, "test") == {*lists["test"][:20], twice}
+    report = report_of(data)
+    listed = {"id": f"aitw/{twice}", "listed_for": ["train", "test"], "used_for": "test"}
+    assert report["roles"]["conflicts"] == [listed] and report["not_listed"] == {"count": 1, "first": ["aitw/1"]}
+
+
 @pytest.mark.parametrize(
     "arguments, reason",
     [

@@ -57,13 +57,13 @@ def desk(tmp_path, monkeypatch):
 # --- nothing to go on with ---
 
 
-@pytest.mark.parametrize("config", ["trajectories.yaml", "aitw.yaml"])
+@pytest.mark.parametrize("format", ["appagent", "aitw_tfrecord"])
 @pytest.mark.parametrize("exists", [False, True])
-def test_a_missing_or_empty_folder_is_named(desk, tmp_path, config, exists, capsys):
+def test_a_missing_or_empty_folder_is_named(desk, tmp_path, format, exists, capsys):
     root = tmp_path / "nothing"
     if exists:
         root.mkdir()
-    assert desk()("fit", root, config=config) == 1
+    assert desk()("fit", root, f"--data.init_args.format={format}") == 1
     error = capsys.readouterr().err
     assert f"error: `root` must be a folder or file of recorded runs, got {root}. Check the path." in error
 

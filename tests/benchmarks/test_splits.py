@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from switchmem.benchmarks.base import DataError
-from switchmem.benchmarks.splits import AITW_SIZES, PartSize, draw, prove, seeded_roles, split_steps, thin
+from switchmem.benchmarks.split_report import prove
+from switchmem.benchmarks.splits import AITW_SIZES, PartSize, draw, seeded_roles, split_steps, thin
 from switchmem.benchmarks.survey import Episode
 
 SETS = ("general", "google_apps", "install", "single", "web_shopping")
@@ -214,9 +215,9 @@ def test_the_digests_are_those_of_the_sorted_ids():
 @pytest.mark.parametrize(
     "parts, what",
     [
-        ({"bank": ["a/1/0"], "test": ["a/1/1"]}, "no trajectory must be in two parts, got 'a/1'"),
-        ({"bank": ["a/1.0/0"], "test": ["a/1.1/0"]}, "no recording must be in two parts, got 'a/1'"),
-        ({"bank": ["a/1/0", "a/1/0"], "test": []}, "no step must come twice, got 'a/1/0'"),
+        ({"bank": ["a/1/0"], "test": ["a/1/1"]}, "no trajectories in two parts, got 1, 'a/1' first"),
+        ({"bank": ["a/1.0/0"], "test": ["a/1.1/0"]}, "no recordings in two parts, got 1, 'a/1' first"),
+        ({"bank": ["a/1/0", "a/1/0"], "test": []}, "no steps twice, got 1, 'a/1/0' first"),
     ],
 )
 def test_the_proof_finds_what_it_looks_for(parts, what):

@@ -35,9 +35,9 @@ SWIPE_DISTANCE = 0.04  # a longer way from touch to lift is a swipe
 BOX_GROWTH = 1.4  # annotated boxes grow by this share of their height and width
 
 
-def _single(values: ArrayLike) -> Floats:
+def _single(values: ArrayLike | Sequence[ArrayLike]) -> Floats:
     """Values in float32; what is smaller than any normal number is 0, as for the official code's compiler."""
-    rounded = np.array(values, np.float32)
+    rounded = np.array(values, np.float32)  # a copy
     rounded[np.abs(rounded) < np.finfo(np.float32).tiny] = 0
     return rounded
 
@@ -80,7 +80,7 @@ def _grow(boxes: Floats) -> Floats:
 def _flatten(boxes: ArrayLike | Sequence[ArrayLike], mask: ArrayLike | None) -> tuple[Floats, NDArray[np.int64]]:
     """All boxes ``[m, 4]`` and the pair that each belongs to ``[m]``."""
     if mask is not None or isinstance(boxes, np.ndarray):
-        padded = _single(cast(ArrayLike, boxes))
+        padded = _single(boxes)
         kept = np.ones(padded.shape[:2], bool) if mask is None else np.asarray(mask, bool)
         return padded[kept], np.nonzero(kept)[0]
     each = [np.asarray(some, np.float32).reshape(-1, 4) for some in cast(Sequence[ArrayLike], boxes)]
@@ -131,20 +131,21 @@ def match_actions(
         >>> match_actions(taps, taps, home, [[0.6, 0.5], [-1, -1]], [[0.6, 0.5], [-1, -1]], home, [[], []])
         array([ True,  True])
     """
-    from_1, to_1, from_2, to_2 = (_single(each).reshape(-1, 2) for each in (touch_1, lift_1, touch_2, lift_2))
+    touches = _single([touch_1, touch_2]).reshape(2, -1, 2)
+    lifts = _single([lift_1, lift_2]).reshape(2, -1, 2)
     kinds_1, kinds_2 = np.asarray(type_1), np.asarray(type_2)
-    screens = len(cast(Sequence[ArrayLike], boxes))
-    if screens != len(from_1):
-        raise ValueError(f"`boxes` must hold the boxes of each of {len(from_1)} pairs, got {screens} screens.")
-    taps_1, taps_2 = is_tap(from_1, to_1), is_tap(from_2, to_2)
-    near = _distance(from_1, from_2) <= np.float32(TAP_DISTANCE)
-    same_axis = np.argmax(np.abs(to_1 - from_1), axis=1) == np.argmax(np.abs(to_2 - from_2), axis=1)
+    pairs, screens = touches.shape[1], len(cast(Sequence[ArrayLike], boxes))
+    if screens != pairs:
+        raise ValueError(f"`boxes` must hold the boxes of each of {pairs} pairs, got {screens} screens.")
+    taps_1, taps_2 = is_tap(touches, lifts)
+    axes_1, axes_2 = np.argmax(np.abs(lifts - touches), axis=-1)
     both_tap = taps_1 & taps_2
+    near = _distance(*touches) <= np.float32(TAP_DISTANCE)
     if not np.all(near | ~both_tap):
         flat, owners = _flatten(boxes, mask)
         grown = _grow(flat)
-        near[owners[_in_boxes(from_1[owners], grown) & _in_boxes(from_2[owners], grown)]] = True
-    gestures = np.where(both_tap, near, (taps_1 == taps_2) & same_axis)
+        near[owners[_in_boxes(touches[0, owners], grown) & _in_boxes(touches[1, owners], grown)]] = True
+    gestures = np.where(both_tap, near, (taps_1 == taps_2) & (axes_1 == axes_2))
     dual = (kinds_1 == DUAL_POINT) & (kinds_2 == DUAL_POINT)
     return np.where(dual, gestures, kinds_1 == kinds_2)
 
@@ -174,8 +175,7 @@ def actions_match(
         >>> actions_match(tap, tap, 4, [0.6, 0.5], [0.6, 0.5], 4, [])
         True
     """
-    from_1, to_1, from_2, to_2 = (np.asarray(point, np.float32)[None] for point in (touch_1, lift_1, touch_2, lift_2))
-    return bool(match_actions(from_1, to_1, [type_1], from_2, to_2, [type_2], [boxes])[0])
+    return bool(match_actions(touch_1, lift_1, [type_1], touch_2, lift_2, [type_2], [boxes])[0])
 
 
 def _official(action: Action) -> tuple[list[float], list[float], int]:
