@@ -1,5 +1,7 @@
 """Step shards: random access, damage by id, exact cover, and what other WebDataset readers see."""
 
+import hashlib
+import io
 import json
 import pickle
 import tarfile
@@ -170,3 +172,66 @@ def test_shards_cover_every_id_exactly_once(n, world, workers):
 def test_shard_refuses_numbers_out_of_range(rank, world, worker, workers):
     with pytest.raises(ValueError, match="must be in"):
         shard(["a"], rank, world, worker, workers)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../x", "/etc/passwd", "a/steps-00000.tar", "..\\steps-00000.tar", "", "steps-00000.tar\n", "index.json", 7],
+)
+@pytest.mark.parametrize("where", ["steps", "shards"])
+def test_an_index_that_leads_out_of_its_folder_is_refused(store, where, name):
+    index = json.loads((store.folder / "index.json").read_text())
+    index[where][0]["shard" if where == "steps" else "name"] = name
+    (store.folder / "index.json").write_text(json.dumps(index))
+    with pytest.raises(DataError, match=r"must name shards as steps-00000\.tar|Write the store again"):
+        StepStore(store.folder)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"json_offset": -1}, {"image_size": 1.5}, {"json_size": "9"}, {"image_offset": 0}, {"json_size": 10**9}],
+)
+def test_places_that_no_writer_leaves_are_refused(store, changes):
+    index = json.loads((store.folder / "index.json").read_text())
+    index["steps"][2].update(changes)
+    (store.folder / "index.json").write_text(json.dumps(index))
+    with pytest.raises(DataError, match="must give places in a shard"):
+        StepStore(store.folder)
+
+
+def test_a_size_beyond_the_file_allocates_nothing(store, steps):
+    index = json.loads((store.folder / "index.json").read_text())
+    index["steps"][2]["image_size"] = 2**60
+    (store.folder / "index.json").write_text(json.dumps(index))
+    with pytest.raises(RecordError, match=rf"'{steps[2].step_id}'.*cut off"):
+        StepStore(store.folder)[steps[2].step_id]
+
+
+def test_streaming_opens_each_shard_once_and_closes_it(store, steps, monkeypatch):
+    opened = []
+    plain = StepStore._open
+    monkeypatch.setattr(StepStore, "_open", lambda self, step_id: opened.append(plain(self, step_id)) or opened[-1])
+    assert list(store.iterate(store.step_ids)) == steps
+    assert len(opened) == 3 and all(file.closed for file in opened)
+    steps_there = store.iterate(store.step_ids)
+    next(steps_there)
+    steps_there.close()
+    assert len(opened) == 4 and opened[-1].closed
+    with pytest.raises(KeyError):
+        list(store.iterate([store.step_ids[0], "no/such/1"]))
+    assert opened[-1].closed
+
+
+def test_tars_are_those_of_the_standard_library(store, steps, tmp_path):
+    """Byte for byte: members with no time and no owner, the end mark, and the padding."""
+    for number in range(3):
+        with tarfile.open(tmp_path / "plain.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
+            for step in steps[4 * number : 4 * number + 4]:
+                record = json.dumps(step.to_dict(), separators=(",", ":")).encode()
+                for suffix, data in (("json", record), ("png", step.screenshot.data)):
+                    member = tarfile.TarInfo(f"{step_key(step.step_id)}.{suffix}")
+                    member.size = len(data)
+                    tar.addfile(member, io.BytesIO(data))
+        data = (tmp_path / "plain.tar").read_bytes()
+        assert (store.folder / f"steps-{number:05d}.tar").read_bytes() == data
+        assert store.shards[f"steps-{number:05d}.tar"] == hashlib.sha256(data).hexdigest()
