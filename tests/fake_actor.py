@@ -48,6 +48,9 @@ class FakeActor:
     def parameters_hash(self):
         return "fake"
 
+    def count(self, text):
+        return len(text.split())
+
     def observe(self, batch, conditions, layers, sampling):
         return [self._observe(question, conditions, layers, sampling) for question in batch]
 
