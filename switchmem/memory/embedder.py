@@ -300,7 +300,13 @@ class SentenceTransformerEmbedder(Embedder):
                 f"{self._encoder.modalities}. Use a multimodal embedder such as Qwen/Qwen3-VL-Embedding-2B."
             )
         scaled = [(text, _at_most(image, self.max_pixels)) for text, image in items]
-        return self._encode([{"text": text, "image": image} if text else {"image": image} for text, image in scaled])
+        try:  # the picture first, as Qwen's own code has it
+            return self._encode([{"image": image, **({"text": text} if text else {})} for text, image in scaled])
+        except ValueError as error:  # a picture's tokens cannot be cut, as a text's can
+            raise EmbedderError(
+                f"`max_length` must leave room for a screenshot with its text, got {self._encoder.max_seq_length} "
+                f"tokens, and the model's processor says: {error} Raise it, or lower `max_pixels`."
+            ) from error
 
     def _as_inputs(self, texts: Sequence[str]) -> list[Any]:
         # As dictionaries for multimodal models, which would open a bare text that ends like "photo.png" as a file.

@@ -216,6 +216,7 @@ def test_trained_embedder_wraps_texts_and_renormalises(monkeypatch):
     assert {options["prompt"] for _, options in embedder._encoder.seen} == {"Represent this."}  # alike for both
     assert embedder._encoder.seen[0][0] == [{"text": "photo.png"}]  # a bare text of this form is opened as a file
     assert embedder._encoder.seen[1][0] == [{"text": "a", "image": picture}, {"image": picture}]
+    assert list(embedder._encoder.seen[1][0][0]) == ["image", "text"]  # in which order they are shown
     assert texts.dtype == pairs.dtype == torch.float32
     torch.testing.assert_close(pairs, torch.tensor([[0.6, 0.8, 0.0]] * 2), atol=1e-3, rtol=0)
     assert embedder.texts([]).shape == (0, 3)
@@ -324,6 +325,111 @@ def test_texts_that_the_model_cuts_are_known(tiny_text_model):
     other = " ".join("abcdefghij" + "aaaa" + "bcd")
     assert torch.allclose(*short.texts([texts[0], other]), atol=1e-6)
     assert embedder.cut([]) == [] and HashingEmbedder().cut(["a", "b"]) == [False, False]
+
+
+TEMPLATE = (
+    "{% if messages[0].role != 'system' %}<|im_start|>system a b<|im_end|>{% endif %}"
+    "{% for message in messages %}<|im_start|>{{ message.role }} "
+    "{% if message.content is string %}{{ message.content }}{% else %}{% for part in message.content %}"
+    "{% if part.type == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ part.text }}{% endif %}"
+    "{% endfor %}{% endif %}<|im_end|>{% endfor %}<|im_start|>assistant "
+)
+SPECIAL = ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
+
+
+@pytest.fixture(scope="module")
+def tiny_vision_model(tmp_path_factory):
+    """A random Qwen3-VL model with last-token pooling and a chat template, as Qwen3-VL-Embedding is."""
+    pytest.importorskip("torchvision", reason="Qwen3-VL's processor needs torchvision")
+    modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import (
+        PreTrainedTokenizerFast,
+        Qwen2VLImageProcessor,
+        Qwen3VLConfig,
+        Qwen3VLModel,
+        Qwen3VLProcessor,
+        Qwen3VLVideoProcessor,
+    )  # fmt: skip
+
+    folder = tmp_path_factory.mktemp("vision")
+    known = ["[PAD]", "[UNK]", *SPECIAL, "system", "user", "assistant", *"abcdefghij", "open", "mail"]
+    words = {word: n for n, word in enumerate(known)}
+    plain = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    plain.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=plain, pad_token="[PAD]", unk_token="[UNK]", additional_special_tokens=list(SPECIAL),
+        padding_side="right", model_max_length=64,
+    )  # fmt: skip
+    for name in ("image", "video"):
+        setattr(tokenizer, f"{name}_token", f"<|{name}_pad|>")
+        setattr(tokenizer, f"{name}_token_id", words[f"<|{name}_pad|>"])
+    for name in ("start", "end"):
+        setattr(tokenizer, f"vision_{name}_token", f"<|vision_{name}|>")
+        setattr(tokenizer, f"vision_{name}_token_id", words[f"<|vision_{name}|>"])
+    size = {"shortest_edge": 32 * 32, "longest_edge": 16 * 32 * 32}
+    images = Qwen2VLImageProcessor(patch_size=16, merge_size=2, size=size)
+    processor = Qwen3VLProcessor(images, tokenizer, Qwen3VLVideoProcessor(patch_size=16), chat_template=TEMPLATE)
+    processor.save_pretrained(folder / "base")
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 2, 2], "mrope_interleaved": True}
+    text = {
+        "vocab_size": len(words), "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 4,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "rope_parameters": rope,
+        "initializer_range": 0.3, "pad_token_id": 0,
+    }  # fmt: skip
+    vision = {
+        "depth": 3, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "patch_size": 16,
+        "spatial_merge_size": 2, "temporal_patch_size": 2, "out_hidden_size": 32, "num_position_embeddings": 64,
+        "deepstack_visual_indexes": [0, 1, 2], "initializer_range": 0.3,
+    }  # fmt: skip
+    ids = {f"{name}_token_id": words[f"<|{name}_pad|>"] for name in ("image", "video")}
+    ids |= {f"vision_{name}_token_id": words[f"<|vision_{name}|>"] for name in ("start", "end")}
+    torch.manual_seed(0)
+    Qwen3VLModel(Qwen3VLConfig(text_config=text, vision_config=vision, **ids)).save_pretrained(folder / "base")
+    transformer = Transformer(str(folder / "base"))
+    pooling = modules.Pooling(transformer.get_embedding_dimension(), "lasttoken")
+    SentenceTransformer(modules=[transformer, pooling], device="cpu").save(str(folder / "model"))
+    return str(folder / "model")
+
+
+def test_a_vision_model_embeds_texts_and_screenshots_alike_in_any_batch(tiny_vision_model):
+    embedder = SentenceTransformerEmbedder(tiny_vision_model, device="cpu", batch_size=2)
+    other = screen(top=(200, 0, 0))
+    items = [("open mail", screen()), ("", screen()), ("open mail", other), ("a b c", screen())]
+    texts, pairs = embedder.texts(["open mail", "a b c d e", "open"]), embedder.multimodal(items)
+    assert texts.shape == (3, 32) and pairs.shape == (4, 32) and embedder.dim == 32
+    for item, vector in zip(items, pairs, strict=True):
+        torch.testing.assert_close(embedder.multimodal([item])[0], vector, atol=1e-5, rtol=0)
+    torch.testing.assert_close(embedder.texts(["open"])[0], texts[2], atol=1e-5, rtol=0)
+    assert not any(torch.allclose(pairs[0], row, atol=1e-3) for row in (*pairs[1:], texts[0]))
+
+
+def test_a_vision_models_instruction_is_its_system_message(tiny_vision_model):
+    """Without one, the template's own stands there; the picture comes before the text."""
+    as_default = SentenceTransformerEmbedder(tiny_vision_model, device="cpu", prompt="a b")
+    embedder = SentenceTransformerEmbedder(tiny_vision_model, device="cpu")
+    torch.testing.assert_close(as_default.texts(["open mail"]), embedder.texts(["open mail"]))
+    other = SentenceTransformerEmbedder(tiny_vision_model, device="cpu", prompt="c d")
+    assert not torch.allclose(other.texts(["open mail"]), embedder.texts(["open mail"]), atol=1e-3)
+    shown = [{"image": screen(), "text": "open mail"}]
+    ids = other._encoder.preprocess(shown, prompt="c d")["input_ids"][0].tolist()
+    words = other._encoder.tokenizer.convert_ids_to_tokens(ids)
+    assert words[:5] == ["<|im_start|>", "system", "c", "d", "<|im_end|>"] and "a" not in words
+    assert words.index("<|vision_end|>") < words.index("open")
+
+
+def test_a_vision_model_counts_cut_texts_and_refuses_pictures_without_room(tiny_vision_model):
+    embedder = SentenceTransformerEmbedder(tiny_vision_model, device="cpu")
+    longer = " ".join("a" * 70)
+    assert embedder.cut(["a", longer]) == [False, True]
+    torch.testing.assert_close(embedder.texts([longer]), embedder.texts([longer + " b"]))
+    short = SentenceTransformerEmbedder(tiny_vision_model, device="cpu", max_length=16)
+    with pytest.raises(
+        EmbedderError, match="`max_length` must leave room for a screenshot with its text, got 16 token"
+    ):
+        short.multimodal([("a", screen())])
 
 
 def test_a_model_that_cannot_be_loaded_is_named(monkeypatch):
