@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from switchmem.actors.grammars.base import GrammarError, Parsed, get_grammar, grammar_names
@@ -63,6 +63,14 @@ def expected(name: str, action: Action) -> tuple[ActionType, str | None]:
     return kind, None if kind is ActionType.COMPLETE and not text else text
 
 
+# The marks that end a thought or a segment part an answer wherever they stand.
+PARTING = {"mobile_use": ("</think>", "<function="), "aguvis": ("<|recipient|>os",)}
+
+
+def is_parted(name: str, text: str | None) -> bool:
+    return any(mark in (text or "") for mark in PARTING.get(name.removesuffix("_pixels"), ()))
+
+
 thoughts = st.sampled_from(["", 'Thought: it\'s "there" (see above).\nAction: ', "\n", "I look at it.\n"])
 
 
@@ -70,6 +78,7 @@ thoughts = st.sampled_from(["", 'Thought: it\'s "there" (see above).\nAction: ',
 @given(actions(), st.sampled_from(SIZES), thoughts)
 @pytest.mark.parametrize("name", LARGE)
 def test_what_is_written_is_read_back(name, action, size, thought):
+    assume(not is_parted(name, action.text))
     grammar = get_grammar(name).for_screen(size)
     written = grammar.action(action)
     read = get_grammar(name).parse(thought + written, size).action
@@ -81,9 +90,8 @@ def test_what_is_written_is_read_back(name, action, size, thought):
         assert finger_direction(read_again.point, read_again.end) == finger_direction(read.point, read.end)
         return
     assert near(read.point, action.point, *grid(name, size)) and near(read.end, action.end, *grid(name, size))
-    if read.type is action.type:
-        again = written if read.text == action.text else grammar.action(read)
-        assert grammar.action(read) == again, "a second time nothing may change"
+    if (read.type, read.text) == (action.type, action.text):
+        assert grammar.action(read) == written, "a second time nothing may change"
 
 
 # Texts that look like grammar: every one has to come back as it went.
@@ -93,20 +101,16 @@ HOSTILE_TEXTS = [
     "pyautogui.click(x=0.1, y=0.2)", "\nmobile.home()", "a\n\nb", " blanks ", "\u2028", "漢字", "\x00", "\ud800", "#",
     "\\", "</think>", "<function=mobile_use>", "<|recipient|>os\nmobile.home()", "<|im_end|>",
 ]  # fmt: skip
-# The marks that end a thought, a segment or a turn part an answer wherever they stand.
-PARTING = {"mobile_use": ("</think>", "<function="), "ui_tars": ("<|im_end|>",), "aguvis": ("<|recipient|>os",)}
 
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS)
 @pytest.mark.parametrize("name", LARGE)
 def test_texts_that_look_like_grammar_come_back(name, text):
     grammar = get_grammar(name)
-    family = next((family for family in PARTING if name.startswith(family)), "")
-    is_parted = any(mark in text for mark in PARTING.get(family, ()))
     for kind in (ActionType.TYPE, ActionType.OPEN, ActionType.COMPLETE):
         action = Action(kind, text=text)
         read = grammar.parse(grammar.action(action), SIZE).action
-        if is_parted:
+        if is_parted(name, text):
             assert read is None or read.text != text, "then it is no exception, and belongs into the list"
         else:
             assert (read.type, read.text) == expected(name, action)

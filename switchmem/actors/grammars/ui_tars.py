@@ -48,7 +48,7 @@ _VERBAL = frozenset({"type", "open_app", "finished", "call_user"})
 _KNOWN = frozenset({*_POINT, *_PATH, *_BARE, *_VERBAL})
 _START = ("start_box", "point", "start_point", "box")
 _END = ("end_box", "end_point")
-_TURN_ENDS = ("<|im_end|>", "<|endoftext|>", "[EOS]")
+_TURN_ENDS = ("<|im_end|>", "<|endoftext|>")
 
 _HEAD = """You operate a phone for the user. You get a task, the current screenshot, and what was done before. \
 Say what you make of it, then act.
@@ -133,7 +133,7 @@ class UITarsGrammar(PlacedGrammar):
     def parse(self, text: str, size: Size) -> Parsed:
         """Read the first call behind the last ``Action:``; ``size`` is the screenshot's ``(width, height)``."""
         for end in _TURN_ENDS:
-            text = text.partition(end)[0]
+            text = text.rstrip().removesuffix(end)
         if not text.strip():
             return Parsed(None, ParseReason.EMPTY)
         try:
