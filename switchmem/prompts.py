@@ -1,7 +1,11 @@
 """From a step and a view of its memory to what the actor is asked: words and pictures, current state first.
 
 The current instruction and screenshot come before the memory, so that the state prompt and every memory
-condition share one prefix, which the actor's engine computes once.
+condition share one prefix, which the actor's engine computes once. Templates can put the memory first; what is left to
+share then is the words before it.
+
+A template is words and their order alone. What an actor was trained on, its own wording around the goal and how its
+answer opens, stands here; how it writes actions stands in its grammar.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Protocol
 
@@ -40,31 +44,76 @@ class ActionStyle(TextStyle, Protocol):
 
     @property
     def system(self) -> str:
-        """The system message that tells which actions there are, or ""."""
+        """The message that tells which actions there are, or ""."""
+
+    def for_screen(self, size: tuple[int, int]) -> ActionStyle:
+        """The style that writes places on a screenshot of ``(width, height)`` pixels."""
 
 
 @dataclass(frozen=True)
 class PromptTemplate:
-    """Every word of a prompt that does not come from the step.
+    """Every word of a prompt that does not come from the step, and their order.
 
     Args:
         name: under which `get_template` finds it.
-        system: stands before the grammar's own system message; "" for none.
-        goal: before the current screenshot; holds ``{instruction}``.
-        closing: the last words, after the memory and in every condition alike.
+        system: stands before the grammar's own message; "" for none.
+        opening: the first words of the user message. Where it holds ``{actions}``, the grammar's message stands there
+            and not in the system message.
+        goal: around the current screenshot, which stands at ``{screenshot}``, else at the end; holds ``{instruction}``.
+        closing: the last words, in every condition alike.
         memory: the words around the demonstration.
+        memory_first: whether the memory comes before the current state.
+        joint: between them, where it does.
+        answer: how the actor's turn opens, in place of what its chat template writes there; None for the chat
+            template's own, with thinking off. Hidden states are read at its last token.
+        ends_after: with special tokens, what an answer must hold before a token can end it: actors that write several
+            segments end each of them with the same token. "" for nothing.
+        ends: tokens that end an answer, beside those that the model itself names.
     """
 
     name: str
     system: str = ""
+    opening: str = ""
     goal: str = "Instruction: {instruction}\nCurrent screenshot:\n"
     closing: str = "\nGive the next action for the current screenshot."
     memory: MemoryLayout = field(default=DEFAULT_LAYOUT)
+    memory_first: bool = False
+    joint: str = "\n\n"
+    answer: str | None = None
+    ends_after: str = ""
+    ends: tuple[str, ...] = ()
+
+    def with_memory_first(self) -> PromptTemplate:
+        """The same words with the memory before the current state.
+
+        >>> POCKET.with_memory_first().memory_first
+        True
+        """
+        head = self.memory.head.lstrip("\n")  # it opens the message now
+        return replace(self, memory_first=True, memory=replace(self.memory, head=head))
 
 
 DEFAULT = PromptTemplate("default", system="You operate an Android phone for the user, one action at a time.")
-POCKET = PromptTemplate("pocket", goal="goal {instruction} screen", closing="", memory=POCKET_LAYOUT)
-_TEMPLATES = {template.name: template for template in (DEFAULT, POCKET)}
+POCKET = PromptTemplate("pocket", goal="goal {instruction} screen", closing="", memory=POCKET_LAYOUT, joint=" ")
+UI_TARS = PromptTemplate(
+    "ui_tars",
+    system="You are a helpful assistant.",
+    opening="{actions}\n\n",
+    goal="## User Instruction\n{instruction}\n",
+    closing="\nGive the Thought and the Action for the current screenshot.",
+)
+"""UI-TARS: everything stands in the user message, the action space first and the screenshot behind the instruction."""
+AGUVIS = PromptTemplate(
+    "aguvis",
+    goal="{screenshot}Choose the next move from the screenshot, the instruction and the previous actions.\n\n"
+    "Instruction: {instruction}\n\nPrevious actions:\nNone\n",
+    closing="\nGive the next move for the current screenshot.",
+    answer="<|im_start|>assistant<|recipient|>",
+    ends_after="<|recipient|>os",
+    ends=("<|diff_marker|>",),
+)
+"""Aguvis: the screenshot before the words. The actor names a recipient first: ``all`` for a plan, ``os`` for code."""
+_TEMPLATES = {template.name: template for template in (DEFAULT, POCKET, UI_TARS, AGUVIS)}
 
 
 def get_template(name: str) -> PromptTemplate:
@@ -87,27 +136,39 @@ def fingerprint(template: PromptTemplate) -> str:
 
 @dataclass(frozen=True)
 class Prompt:
-    """One question to the actor: a system message and one user message.
+    """One question to the actor: a system message, one user message, and how the answer opens.
 
     Args:
         system: the system message, "" for none.
-        prefix: instruction and current screenshot; the same in every condition of a step.
-        memory: the demonstration and the closing words; may be empty.
+        prefix: whole parts that come before the memory; the same in every condition of a step. Empty where the memory
+            comes first.
+        memory: what follows: the demonstration and the words around it; may be empty.
+        opening: the template's own first words of the user message, which may hold special tokens.
+        answer: how the actor's turn opens; None for what its chat template writes there.
     """
 
     system: str
     prefix: tuple[Part, ...]
     memory: tuple[Part, ...]
+    opening: str = ""
+    answer: str | None = None
 
     @property
     def parts(self) -> tuple[Part, ...]:
         """The whole user message."""
-        return self.prefix + self.memory
+        return _merge((self.opening, *self.prefix, *self.memory))
 
     @property
     def images(self) -> tuple[Image.Image, ...]:
         """The pictures of the user message in reading order."""
         return tuple(part for part in self.parts if not isinstance(part, str))
+
+    def skeleton(self) -> Prompt:
+        """The same prompt with a harmless word in the place of every text of the step."""
+        prefix, memory = (
+            tuple("x" if isinstance(part, str) else part for part in parts) for parts in (self.prefix, self.memory)
+        )
+        return replace(self, prefix=prefix, memory=memory)
 
 
 @lru_cache(maxsize=64)
@@ -195,11 +256,34 @@ def build_prompt(
             "Leave out steps for which retrieval found no memory, and count them."
         )
     screenshot = pictures[0] if pictures[0] is not None else step.screenshot.image()
-    # The prefix ends with the screenshot: the vision tokens keep its text and the memory's apart.
-    prefix = (template.goal.format(instruction=one_line(step.instruction)), screenshot)
-    memory = () if demo is None else memory_parts(demo, condition, style, template.memory, pictures[1], state)
-    system = "\n\n".join(text for text in (template.system, style.system) if text)
-    return Prompt(system, _escaped(prefix, specials), _escaped((*memory, template.closing), specials))
+    current = _current(template, one_line(step.instruction), screenshot)
+    memory: tuple[Part, ...] = ()
+    if demo is not None:
+        memory = memory_parts(demo, condition, _style_on(demo, style), template.memory, pictures[1], state)
+    first, second = (memory, current) if template.memory_first else (current, memory)
+    joint = template.joint if template.memory_first and memory else ""
+    parts = _escaped((*first, joint, *second, template.closing), specials)
+    shared = 0 if template.memory_first else _whole_parts(current)
+    in_opening = "{actions}" in template.opening
+    opening = template.opening.replace("{actions}", style.system)
+    system = "\n\n".join(text for text in (template.system, "" if in_opening else style.system) if text)
+    return Prompt(system, parts[:shared], parts[shared:], opening, template.answer)
+
+
+def _current(template: PromptTemplate, instruction: str, screenshot: Image.Image) -> tuple[Part, ...]:
+    """The current state: the instruction and the screenshot, in the template's order."""
+    before, _, after = template.goal.partition("{screenshot}")
+    return _merge((before.format(instruction=instruction), screenshot, after.format(instruction=instruction)))
+
+
+def _whole_parts(parts: Sequence[Part]) -> int:
+    """How many parts stay whole when others follow: a text at the end is joined with the next one."""
+    return len(parts) - isinstance(parts[-1], str)
+
+
+def _style_on(demo: Step, style: ActionStyle) -> ActionStyle:
+    """The style that writes places on the demonstration's screenshot."""
+    return style.for_screen((demo.screenshot.width, demo.screenshot.height))
 
 
 def build_prompts(
@@ -232,5 +316,5 @@ def build_prompts(
     shows = demo is not None and any(condition.shows_image for condition in wanted)
     pictures = (step.screenshot.image(), demo.screenshot.image() if shows and demo is not None else None)
     tells = demo is not None and any(condition.shows_text for condition in wanted)
-    state = text_state(demo, style, template.memory, budget) if tells and demo is not None else None
+    state = text_state(demo, _style_on(demo, style), template.memory, budget) if tells and demo is not None else None
     return {c: build_prompt(step, demo, c, template, style, specials, pictures, state) for c in wanted}

@@ -162,5 +162,5 @@ def test_fingerprint_changes_with_any_word():
 
 
 def test_unknown_template_lists_the_known():
-    with pytest.raises(PromptError, match="`template` must be one of default, pocket, got 'nope'"):
+    with pytest.raises(PromptError, match="`template` must be one of default, pocket, ui_tars, aguvis, got 'nope'"):
         get_template("nope")

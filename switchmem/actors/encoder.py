@@ -42,7 +42,7 @@ class PromptEncoder:
         self.image_token = image_token
         self._max_prompt_tokens = max_prompt_tokens
         self._specials = _special_tokens(tokenizer)
-        self._expected: dict[tuple[str, str], list[int]] = {}
+        self._expected: dict[tuple[str, str, str | None, str], list[int]] = {}
 
     @cached_property
     def specials(self) -> tuple[str, ...]:
@@ -54,16 +54,18 @@ class PromptEncoder:
         escaped = escape_template_tokens(text, self.specials)
         return len(self.tokenizer(escaped, add_special_tokens=False)["input_ids"])
 
-    def render(self, system: str, parts: Sequence[str | Image.Image]) -> str:
-        """The chat template's text for one question, generation prefix included, thinking off."""
-        content = [{"type": "text", "text": part} if isinstance(part, str) else {"type": "image"} for part in parts]
-        messages = [{"role": "system", "content": [{"type": "text", "text": system}]}] if system else []
+    def render(self, prompt: Prompt) -> str:
+        """The chat template's text for a prompt, with how the answer opens; its last token is the last of the input.
+
+        Thinking is off: templates differ in whether it is on by default, so that it is always passed.
+        """
+        content = [{"type": "text", "text": p} if isinstance(p, str) else {"type": "image"} for p in prompt.parts]
+        messages = [{"role": "system", "content": [{"type": "text", "text": prompt.system}]}] if prompt.system else []
         messages.append({"role": "user", "content": content})
-        # Templates differ in whether thinking is on by default, so it is always passed.
         text: str = self.tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
+            messages, tokenize=False, add_generation_prompt=prompt.answer is None, enable_thinking=False
         )
-        return text
+        return text + (prompt.answer or "")
 
     def encode(self, step_id: str, prompts: Iterable[Prompt], sizes: Sequence[Sequence[int]]) -> list[list[int]]:
         """Tokenise the prompts of one step.
@@ -80,7 +82,7 @@ class PromptEncoder:
             PromptError: if a text holds a special token after all, or a prompt is too long.
         """
         prompts = list(prompts)
-        texts = [self.render(prompt.system, prompt.parts) for prompt in prompts]
+        texts = [self.render(prompt) for prompt in prompts]
         encoded = self.tokenizer(texts, add_special_tokens=False)["input_ids"]
         rows = []
         for prompt, ids, runs in zip(prompts, encoded, sizes, strict=True):
@@ -96,10 +98,9 @@ class PromptEncoder:
     def _skeleton(self, prompt: Prompt) -> list[int]:
         """The special tokens of the same prompt with harmless texts, in order."""
         shape = "".join("t" if isinstance(part, str) else "i" for part in prompt.parts)
-        key = (prompt.system, shape)
+        key = (prompt.system, prompt.opening, prompt.answer, shape)
         if key not in self._expected:
-            parts = ["x" if isinstance(part, str) else part for part in prompt.parts]
-            ids = self.tokenizer(self.render(prompt.system, parts), add_special_tokens=False)["input_ids"]
+            ids = self.tokenizer(self.render(prompt.skeleton()), add_special_tokens=False)["input_ids"]
             self._expected[key] = [token for token in ids if token in self._specials]
         return self._expected[key]
 

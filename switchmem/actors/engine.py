@@ -19,8 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import Cache, DynamicCache
-from transformers.modeling_outputs import BaseModelOutputWithPooling
+from transformers.modeling_outputs import ModelOutput
 
+from switchmem.actors.architectures import Architecture
 from switchmem.actors.caches import select_rows
 from switchmem.actors.decoding import Extension, decode
 from switchmem.actors.rows import ImageTable, TokenRow
@@ -47,17 +48,19 @@ class PrefixEngine:
     """Runs a frozen Qwen-style vision-language model over shared prefixes.
 
     Args:
-        model: ``model.model`` has a ``language_model`` with ``layers``, and a ``get_rope_index``.
+        model: of a class that `Architecture` knows.
         end_tokens: the tokens that end an answer, one or more.
+
+    Raises:
+        ActorError: if the model is of another kind.
     """
 
     def __init__(self, model: Any, end_tokens: Sequence[int]) -> None:
         self._model = model
-        self._text_config = model.config.get_text_config()
-        self._image_token = int(model.config.image_token_id)
+        self.architecture = Architecture(model)
         self._end_tokens = torch.tensor(sorted(end_tokens))
-        self.blocks: nn.ModuleList = model.model.language_model.layers
-        self.is_recurrent = "linear_attention" in (getattr(self._text_config, "layer_types", None) or ())
+        self.blocks: nn.ModuleList = self.architecture.blocks
+        self.is_recurrent = self.architecture.is_recurrent
 
     @property
     def device(self) -> torch.device:
@@ -74,15 +77,10 @@ class PrefixEngine:
             grids: ``[n, 3]`` of the batch's `ImageTable`.
         """
         tokens = torch.tensor(ids)
-        is_image = tokens == self._image_token
+        is_image = tokens == self.architecture.image_token
         before = torch.cat([is_image.new_zeros(1), is_image[:-1]])
         starts = tuple((is_image & ~before).nonzero()[:, 0].tolist())
-        positions, _ = self._model.model.get_rope_index(
-            tokens[None],
-            mm_token_type_ids=is_image.int()[None],
-            image_grid_thw=grids[list(images)] if images else None,
-        )
-        return TokenRow(tokens, positions[:, 0], images, starts)
+        return TokenRow(tokens, self.architecture.positions(tokens, grids[list(images)]), images, starts)
 
     def prefill(self, rows: Sequence[TokenRow], lengths: Sequence[int], images: ImageTable) -> Prefixes:
         """Compute the first ``lengths[b]`` tokens of every row in one forward.
@@ -92,7 +90,7 @@ class PrefixEngine:
             lengths: how many tokens the step's prompts share, of `shared_length`.
             images: the batch's pictures.
         """
-        cache = DynamicCache(config=self._text_config)
+        cache = DynamicCache(config=self.architecture.text_config)
         pieces = [row.cut(0, length) for row, length in zip(rows, lengths, strict=True)]
         mask = torch.ones(len(rows), 0, dtype=torch.long, device=self.device)
         if max(lengths) > 0:
@@ -151,8 +149,7 @@ class PrefixEngine:
             start = width - len(piece)
             ids[r, start:], positions[:, r, start:], mask[r, start:] = piece.ids, piece.positions, 1
         mask = torch.cat([past, mask.to(self.device)], 1)
-        features: Any = self._encode(images, [image for piece in pieces for image in piece.images])
-        seen = {"image": BaseModelOutputWithPooling(pooler_output=features)} if features else None
+        seen = self._see(images, [image for piece in pieces for image in piece.images])
         output = self._model(
             input_ids=ids.to(self.device),
             attention_mask=mask,
@@ -160,18 +157,17 @@ class PrefixEngine:
             cache=cache,
             use_cache=True,
             logits_to_keep=1,
-            mm_encoder_outputs=seen,
+            mm_encoder_outputs=self.architecture.together(seen),
         )
         return output.logits[:, -1], mask
 
-    def _encode(self, images: ImageTable, wanted: Sequence[int]) -> tuple[Tensor, ...]:
-        """Visual tokens of the wanted pictures, ``[tokens, D]`` each, in that order."""
-        new = [image for image in dict.fromkeys(wanted) if image not in images.features]
+    def _see(self, images: ImageTable, wanted: Sequence[int]) -> list[ModelOutput]:
+        """What the vision tower made of the wanted pictures, in that order; it runs for new ones alone."""
+        new = [image for image in dict.fromkeys(wanted) if image not in images.seen]
         if new:
             pixels = torch.cat([images.pixels[image] for image in new]).to(self.device)
-            output = self._model.get_image_features(pixels, images.grids[new].to(self.device), return_dict=True)
-            images.features.update(zip(new, output.pooler_output, strict=True))
-        return tuple(images.features[image] for image in wanted)
+            images.seen.update(zip(new, self.architecture.see(pixels, images.grids[new].to(self.device)), strict=True))
+        return [images.seen[image] for image in wanted]
 
     @contextmanager
     def _reading(self, layers: Sequence[int]) -> Iterator[dict[int, Tensor]]:

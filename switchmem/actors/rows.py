@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from torch import Tensor
+from transformers.modeling_outputs import ModelOutput
 
 
 @dataclass
@@ -15,12 +16,12 @@ class ImageTable:
     Args:
         pixels: per picture ``[patches, values]``, as the image processor makes them.
         grids: ``[n, 3]`` int64: frames, rows and columns of patches of each picture.
-        features: what the vision tower made of them so far, by index.
+        seen: what the vision tower made of them so far, by index; see `Architecture.see`.
     """
 
     pixels: list[Tensor]
     grids: Tensor
-    features: dict[int, Tensor] = field(default_factory=dict)
+    seen: dict[int, ModelOutput] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

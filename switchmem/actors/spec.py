@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -21,11 +21,12 @@ from switchmem.steps import Step
 
 if TYPE_CHECKING:
     from switchmem.actors.encoder import PromptEncoder
+    from switchmem.actors.loading import Origin
     from switchmem.actors.vlm import VLMActor
 
 POCKET_FOLDER = Path(__file__).parent / "pocket"
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_log = logging.getLogger(__name__)
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
 class ActorSpecError(ValueError):
@@ -49,30 +50,39 @@ class ActorSpec:
 
     Args:
         model: ``pocket`` for the one that is shipped, a folder, or a hub id.
-        revision: commit or tag of a hub id; recommended there, and without meaning for a folder.
+        revision: commit, tag or branch of a hub id; a commit is recommended, the others can move. Without meaning for
+            a folder.
+        adapter: folder or hub id of a PEFT adapter such as a LoRA, which is merged into the weights; null for none.
+        adapter_revision: what `revision` is, for the adapter.
         dtype: float32, bfloat16 or float16.
         grammar: how it writes actions, of `get_grammar`.
         template: the words of its prompts, of `get_template`.
+        memory_first: whether the memory comes before the current state in its prompts. Less can be shared then.
         attention: attention kernel: sdpa, eager or flash_attention_2.
         device: ``auto``, or a torch device such as ``cpu`` or ``cuda:0``.
+        min_pixels: the fewest pixels of a picture; smaller ones are scaled up. None keeps the model's own limit.
         max_pixels: the most pixels of a picture; larger ones are scaled down. None keeps the model's own limit.
         max_prompt_tokens: the most tokens of a prompt, visual ones included; None for no limit.
         state_tokens: the most tokens of a demonstration's textual screen, which is cut to them without losing the
             demonstrated element; None writes all of the screen.
 
     Raises:
-        ActorSpecError: if the dtype is unknown, or `state_tokens` is below 1.
+        ActorSpecError: if the dtype is unknown, a limit is below 1, or `min_pixels` above `max_pixels`.
         GrammarError: if the grammar is unknown.
         PromptError: if the template is unknown.
     """
 
     model: str = "pocket"
     revision: str | None = None
+    adapter: str | None = None
+    adapter_revision: str | None = None
     dtype: str = "float32"
     grammar: str = "pocket"
     template: str = "pocket"
+    memory_first: bool = False
     attention: str = "sdpa"
     device: str = "auto"
+    min_pixels: int | None = None
     max_pixels: int | None = None
     max_prompt_tokens: int | None = None
     state_tokens: int | None = None
@@ -80,8 +90,14 @@ class ActorSpec:
     def __post_init__(self) -> None:
         if self.dtype not in _DTYPES:
             raise ActorSpecError(f"`dtype` must be one of {', '.join(_DTYPES)}, got {self.dtype!r}.")
-        if self.state_tokens is not None and self.state_tokens < 1:
-            raise ActorSpecError(f"`state_tokens` must be at least 1 or null, got {self.state_tokens}.")
+        for name in ("min_pixels", "max_pixels", "max_prompt_tokens", "state_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ActorSpecError(f"`{name}` must be at least 1 or null, got {value}.")
+        if None not in (self.min_pixels, self.max_pixels) and self.min_pixels > self.max_pixels:  # type: ignore[operator]
+            raise ActorSpecError(
+                f"`min_pixels` must be at most `max_pixels`, got {self.min_pixels} and {self.max_pixels}."
+            )
         get_grammar(self.grammar)
         get_template(self.template)
 
@@ -95,11 +111,12 @@ class ActorSpec:
 
     def load_grammar(self) -> Grammar:
         """The actor's grammar."""
-        return get_grammar(self.grammar)
+        return get_grammar(self.grammar, self.max_pixels)
 
     def load_template(self) -> PromptTemplate:
-        """The words of the actor's prompts."""
-        return get_template(self.template)
+        """The words of the actor's prompts, and their order."""
+        template = get_template(self.template)
+        return template.with_memory_first() if self.memory_first else template
 
     def prompts(
         self, step: Step, demo: Step | None, conditions: Iterable[Condition], tokenizer: PromptTokenizer
@@ -123,19 +140,20 @@ class ActorSpec:
     def fingerprint(self) -> str:
         """32 hexadecimal digits that change with everything that can change an answer.
 
-        A local folder counts by the bytes of its files, a hub id by its name and revision, the template by its words,
-        and what the textual views tell counts too. No weights are loaded. The device is left out: it moves results by
-        rounding alone.
+        A local folder counts by the bytes of its files, a hub id by its name and revision, an adapter likewise; the
+        template counts by its words, and what the textual views tell counts too. No weights are loaded. The device is
+        left out: it moves results by rounding alone.
 
         Raises:
-            ActorSpecError: if a local model has no files.
+            ActorSpecError: if a local model or adapter has no files.
         """
         values: dict[str, Any] = asdict(self)
         del values["device"]
         values.update(template=fingerprint(self.load_template()), views=views_as_dict())
-        folder = self.folder
-        if folder is not None:
+        if (folder := self._checked_folder()) is not None:
             values.update(model=_hash_files(folder), revision=None)
+        if (folder := self._adapter_folder()) is not None:
+            values.update(adapter=_hash_files(folder), adapter_revision=None)
         return hashlib.blake2b(json.dumps(values, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def load_encoder(self) -> PromptEncoder:
@@ -145,54 +163,66 @@ class ActorSpec:
         part; pictures are always prepared by Pillow, so that they are the same on every machine.
 
         Raises:
-            ActorSpecError: if a local model has no files.
+            ActorSpecError: if a local model has no files, or there is no chat template.
             OSError: if a hub id cannot be fetched.
         """
-        from transformers import AutoConfig, AutoImageProcessor, PreTrainedTokenizerFast
-
-        from switchmem.actors.encoder import PromptEncoder
-
-        name, source = self._source()
-        # Not `AutoTokenizer`: it goes by the model type and would rebuild a word tokenizer as an empty Qwen BPE.
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(name, **source)
-        images = AutoImageProcessor.from_pretrained(name, backend="pil", **source)
-        if self.max_pixels is not None:
-            smallest = min(images.size["shortest_edge"], self.max_pixels)
-            images.size = {"shortest_edge": smallest, "longest_edge": self.max_pixels}
-        image_token = AutoConfig.from_pretrained(name, **source).image_token_id
-        return PromptEncoder(tokenizer, images, image_token, self.max_prompt_tokens)
+        return self._encoder(self._origin())
 
     def load(self) -> VLMActor:
         """Load the actor, frozen and in evaluation mode.
 
         Raises:
-            ActorSpecError: if a local model has no files.
+            ActorSpecError: if a local model has no files, there is no chat template, or the adapter does not fit.
+            ActorError: if the model is of no kind that the engine knows.
             OSError: if a hub id cannot be fetched.
         """
-        from transformers import AutoModelForImageTextToText
         from transformers.utils.logging import disable_progress_bar
 
+        from switchmem.actors.loading import Origin, load_model, merge_adapter
         from switchmem.actors.vlm import VLMActor
 
         if not sys.stderr.isatty():
             disable_progress_bar()  # in a file, a bar is thousands of control characters
-        name, source = self._source()
-        if self.folder is None and self.revision is None:
-            _log.warning(
-                "`revision` is not set for the hub model %r: its weights may change under this name.", self.model
-            )
-        model: Any = AutoModelForImageTextToText.from_pretrained(
-            name, dtype=_DTYPES[self.dtype], attn_implementation=self.attention, **source
-        )
-        return VLMActor(model.to(self._device()), self.load_encoder())
+        origin = self._origin()
+        model, facts = load_model(origin, _DTYPES[self.dtype], self.attention), origin.facts("model")
+        if self.adapter is not None:
+            adapter = Origin.of(self.adapter, self._adapter_folder(), self.adapter_revision, "adapter_revision")
+            model, facts = merge_adapter(model, adapter), facts | adapter.facts("adapter")
+        return VLMActor(model.to(self._device()), self._encoder(origin), self.load_template().ends, facts)
 
-    def _source(self) -> tuple[str, dict[str, Any]]:
-        """What is loaded: a folder, or a hub id and its revision."""
-        folder = self.folder
-        if folder is not None:
-            _hash_files(folder, only_check=True)
-            return str(folder), {}
-        return self.model, {"revision": self.revision} if self.revision else {}
+    def _encoder(self, origin: Origin) -> PromptEncoder:
+        from switchmem.actors.encoder import PromptEncoder
+        from switchmem.actors.loading import image_token, load_image_processor, load_tokenizer
+
+        images = load_image_processor(origin, self.min_pixels, self.max_pixels)
+        return PromptEncoder(load_tokenizer(origin), images, image_token(origin), self.max_prompt_tokens)
+
+    def _origin(self) -> Origin:
+        """What is loaded: a folder, or a hub id at one commit."""
+        from switchmem.actors.loading import Origin
+
+        return Origin.of(self.model, self._checked_folder(), self.revision)
+
+    def _checked_folder(self) -> Path | None:
+        """The model's folder, None for a hub id.
+
+        Raises:
+            ActorSpecError: if `model` is neither, or the folder holds no model.
+        """
+        needed = "config.json, model.safetensors, tokenizer.json and preprocessor_config.json"
+        return _checked("model", self.model, self.folder, needed)
+
+    def _adapter_folder(self) -> Path | None:
+        """The adapter's folder, None for a hub id or no adapter.
+
+        Raises:
+            ActorSpecError: if `adapter` is neither, or the folder holds no adapter.
+        """
+        if self.adapter is None:
+            return None
+        path = Path(self.adapter).expanduser()
+        folder = path if path.is_dir() else None
+        return _checked("adapter", self.adapter, folder, "adapter_config.json and adapter_model.safetensors")
 
     def _device(self) -> torch.device:
         if self.device != "auto":
@@ -200,20 +230,36 @@ class ActorSpec:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _hash_files(folder: Path, only_check: bool = False) -> str:
-    """Hash of the names and bytes of a model folder's files.
+def _checked(setting: str, name: str, folder: Path | None, needed: str) -> Path | None:
+    """The folder, or None where the name can be a hub id.
+
+    Args:
+        setting: under which the name is written in a configuration.
+        name: of a folder or at the hub.
+        folder: where that name is one.
+        needed: files that must be in it, for the message; the first one is looked for.
 
     Raises:
-        ActorSpecError: if there is no config.json.
+        ActorSpecError: if it is neither.
     """
-    if not (folder / "config.json").is_file():
+    if folder is None and not _HUB_ID.fullmatch(name):
         raise ActorSpecError(
-            "`model` must be a folder with config.json, model.safetensors, tokenizer.json and "
-            f"preprocessor_config.json, got {folder} without config.json. Reinstall the package, or give another "
-            "folder or a hub id."
+            f"`{setting}` must be a folder or a hub id such as Qwen/Qwen3.5-9B, got {name!r}, which is neither. "
+            "Correct the path."
         )
+    first = re.split("[, ]", needed)[0]
+    if folder is not None and not (folder / first).is_file():
+        raise ActorSpecError(
+            f"`{setting}` must be a folder with {needed}, got {folder} without {first}. Give another folder or a hub "
+            "id, or reinstall the package if it is its own."
+        )
+    return folder
+
+
+def _hash_files(folder: Path) -> str:
+    """Hash of the names and bytes of a folder's files."""
     digest = hashlib.blake2b(digest_size=16)
-    for path in () if only_check else sorted(folder.iterdir()):
+    for path in sorted(folder.iterdir()):
         if path.is_file():
             digest.update(f"{path.name} {path.stat().st_size};".encode())
             with path.open("rb") as file:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from switchmem.actors.architectures import ActorError
 from switchmem.actors.decoding import Extension
 from switchmem.actors.encoder import PromptEncoder
 from switchmem.actors.engine import PrefixEngine
@@ -21,10 +22,6 @@ from switchmem.memory.views import Condition
 from switchmem.prompts import Prompt, PromptError
 
 TURN_END = "<|im_end|>"
-
-
-class ActorError(RuntimeError):
-    """An actor cannot do what is asked; the message says what was found and the way out."""
 
 
 @dataclass(frozen=True)
@@ -85,37 +82,55 @@ class VLMActor:
     Build one with `ActorSpec.load`.
 
     Args:
-        model: a Qwen-style vision-language model; it is put into evaluation mode and frozen.
+        model: a vision-language model of the Qwen family; it is put into evaluation mode and frozen.
         encoder: its tokenizer and image processor.
+        ends: tokens that end an answer, beside those that the model itself names.
+        origin: where the weights come from, for `facts`.
 
     Raises:
-        ActorError: if the model feeds visual features into inner blocks, which the engine does not do, or the
-            tokenizer has no token that ends a turn.
+        ActorError: if the model is of another kind, or the tokenizer lacks one of ``ends`` or any token that ends a
+            turn.
     """
 
-    def __init__(self, model: Any, encoder: PromptEncoder) -> None:
-        config: Any = model.config
-        if getattr(config.vision_config, "deepstack_visual_indexes", None):
-            raise ActorError(
-                f"`model` must feed visual features into its first block alone, got {type(model).__name__} with "
-                f"deepstack_visual_indexes={config.vision_config.deepstack_visual_indexes}. Use Qwen3.5 or Qwen2-VL."
-            )
+    def __init__(
+        self, model: Any, encoder: PromptEncoder, ends: Sequence[str] = (), origin: Mapping[str, Any] | None = None
+    ) -> None:
         self.model: nn.Module = model.eval().requires_grad_(False)
         self.encoder = encoder
-        self._end_tokens = self._find_end_tokens(model, encoder.tokenizer)
+        self._end_tokens = self._find_end_tokens(model, encoder.tokenizer, ends)
+        self._origin = dict(origin or {})
         self.engine = PrefixEngine(model, self._end_tokens)
 
     @staticmethod
-    def _find_end_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
+    def _find_end_tokens(model: Any, tokenizer: Any, ends: Sequence[str]) -> tuple[int, ...]:
+        known = tokenizer.get_vocab()
+        unknown = [word for word in ends if word not in known]
+        if unknown:
+            raise ActorError(
+                f"`tokenizer` must have the tokens that end an answer of this template, got none for "
+                f"{', '.join(unknown)}. Use the template of the model's own family."
+            )
         configured = getattr(model.generation_config, "eos_token_id", None)
         named = configured if isinstance(configured, (list, tuple)) else [configured]
-        tokens = [*named, tokenizer.eos_token_id, tokenizer.get_vocab().get(TURN_END)]
+        tokens = [*named, tokenizer.eos_token_id, known.get(TURN_END), *(known[word] for word in ends)]
         found = {int(token) for token in tokens if token is not None}
         if not found:
             raise ActorError(
                 f"`tokenizer` must have {TURN_END} or an `eos_token`, got neither. Name one in tokenizer_config.json."
             )
         return tuple(sorted(found))
+
+    def facts(self) -> dict[str, Any]:
+        """What was really loaded, as plain JSON values: origin, class, types of the weights, kernels, processors."""
+        images = self.encoder.image_processor
+        return {
+            **self._origin,
+            **self.engine.architecture.facts(),
+            "device": str(self.engine.device),
+            "tokenizer": type(self.encoder.tokenizer).__name__,
+            "image_processor": type(images).__name__,
+            "pixels": [int(images.size["shortest_edge"]), int(images.size["longest_edge"])],
+        }
 
     @property
     def specials(self) -> tuple[str, ...]:
@@ -157,11 +172,10 @@ class VLMActor:
             One observation per step, in order; each is the same in any batch, up to the rounding of the device.
 
         Raises:
-            ActorError: if the model is in training mode.
+            ActorError: if the model is not frozen.
             PromptError: if a prompt lacks or is too long.
         """
-        if self.model.training:
-            raise ActorError("`model` must be in evaluation mode, got training mode. Call `actor.model.eval()`.")
+        self._check_frozen()
         if not batch:
             return []
         started = time.perf_counter()
@@ -184,6 +198,25 @@ class VLMActor:
         answers = self._sample(batch, sampled, open_, sampling)
         seconds = (time.perf_counter() - started) / len(batch)
         return [self._observation(s.step_id, states[b], answers[b], seconds) for b, s in enumerate(batch)]
+
+    def _check_frozen(self) -> None:
+        """Refuse a model that somebody has put back into training mode, or parts of it.
+
+        Raises:
+            ActorError: if so.
+        """
+        training = [name for name, module in self.model.named_modules() if module.training]
+        if training:
+            raise ActorError(
+                f"`model` must be in evaluation mode, got training mode in {len(training)} of its modules, such as "
+                f"{training[0] or type(self.model).__name__!r}. Call `actor.model.eval()`."
+            )
+        learning = [name for name, parameter in self.model.named_parameters() if parameter.requires_grad]
+        if learning:
+            raise ActorError(
+                f"`model` must be frozen, got gradients for {len(learning)} parameters, such as {learning[0]!r}. Call "
+                "`actor.model.requires_grad_(False)`."
+            )
 
     def _tokenise(self, batch: Sequence[StepPrompts]) -> tuple[ImageTable, list[dict[Condition, TokenRow]]]:
         """Pictures of the batch, and per step its tokenised prompts."""

@@ -112,4 +112,6 @@ def test_equal_pictures_are_prepared_once(actor):
     a, b, c = (Image.new("RGB", (64, 96), color) for color in ("red", "red", "blue"))
     pixels, grids, index = actor.encoder.pictures([a, b, c, a])
     assert [index[id(image)] for image in (a, b, c)] == [0, 0, 1]
-    assert grids.tolist() == [[1, 6, 4]] * 2 and [p.shape for p in pixels] == [(24, 768)] * 2
+    vision = actor.model.config.vision_config
+    values = 3 * vision.temporal_patch_size * vision.patch_size**2
+    assert grids.tolist() == [[1, 6, 4]] * 2 and [p.shape for p in pixels] == [(24, values)] * 2
