@@ -1,6 +1,7 @@
 """The command line, in-process and with a fake actor: what people rely on, and the traps of the libraries below."""
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ import sys
 from pathlib import Path
 
 import fake_actor
+import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
@@ -33,6 +35,21 @@ def test_a_run_leaves_what_it_should(trained):
     provenance = json.loads((run / "provenance.json").read_text())
     assert provenance["actor"]["dtype"] == "float32" and provenance["actor"]["attention"] == "sdpa"
     assert provenance["batch_size"] == 16 and len(provenance["actor"]["fingerprint"]) == 32
+
+
+def test_each_test_step_has_a_row(trained):
+    run = trained / "runs" / "pocket"
+    rows = pq.read_table(run / "scores.parquet").to_pylist()
+    results = json.loads((run / "results.json").read_text())
+    assert len(rows) == results["n_steps"] and len({row["step_id"] for row in rows}) == len(rows)
+    for row in rows:
+        image = row["r_dcoe_0"] >= results["threshold"]
+        assert row["choice"] == ("image" if image else "text")
+        assert row["index"] >= 0 and row["memory_id"] != row["step_id"] and -1 <= row["cosine"] <= 1
+        assert math.isfinite(row["t"]) and row["seconds"] >= 0 and isinstance(row["answer_both"], str)
+    rate = sum(row["choice"] == "image" for row in rows) / len(rows)
+    assert results["behaviour"]["switchmem"]["image"] == pytest.approx(rate)
+    assert results["context"]["groups"]["initial"]["steps"] == sum(row["index"] == 0 for row in rows)
 
 
 def test_the_policy_is_frozen_before_a_test_step_is_read(trained):

@@ -1,5 +1,6 @@
 """One score matrix, policies as column choices, and how sure their differences are: pure functions of arrays."""
 
+from switchmem.evaluation.analyses import StepFacts, routing_analyses
 from switchmem.evaluation.behaviour import Behaviour, routing_behaviour
 from switchmem.evaluation.context import ContextShift, context_groups, context_shifts, density_quartiles
 from switchmem.evaluation.frontier import Frontier, budget_frontier
@@ -36,6 +37,7 @@ __all__ = [
     "Routing",
     "ScoreMatrix",
     "StatisticsError",
+    "StepFacts",
     "WinRates",
     "budget_frontier",
     "build_results",
@@ -50,6 +52,7 @@ __all__ = [
     "policy_table",
     "policy_text",
     "read_results",
+    "routing_analyses",
     "routing_behaviour",
     "table_rows",
     "win_rates",

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -110,14 +111,22 @@ class ScoreMatrix:
         """The condition with the highest mean; of equal ones the first of None, Text, Image, Both."""
         return max(self.conditions, key=lambda c: math.fsum(self.column(c)))
 
-    def save(self, path: str | Path, routings: Sequence[Routing] = ()) -> None:
-        """Write a Parquet table: step_id, trajectory, a column per condition, and one per routing (``r_dcoe_42``)."""
+    def save(
+        self, path: str | Path, routings: Sequence[Routing] = (), extra: Mapping[str, Sequence[Any]] | None = None
+    ) -> None:
+        """Write a Parquet table of one row per step.
+
+        Args:
+            path: the file; no reader ever sees half of it.
+            routings: each adds its router scores as a column, ``r_dcoe_42``.
+            extra: more columns by name, [N] each, in the order of the matrix.
+        """
         path = Path(path)
         table = {"step_id": list(self.step_ids), "trajectory": list(self.trajectories)}
         columns = {c.value: self.column(c) for c in self.conditions}
         columns |= {f"r_{routing.target}_{routing.seed}": routing.aligned(self) for routing in routings}
         partial = path.with_name(f"{path.name}.part")
-        pq.write_table(pa.table({**table, **columns}), partial)
+        pq.write_table(pa.table({**table, **columns, **(extra or {})}), partial)
         partial.replace(path)
 
     @classmethod

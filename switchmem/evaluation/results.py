@@ -18,6 +18,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from switchmem.evaluation.analyses import StepFacts, routing_analyses
 from switchmem.evaluation.matrix import PolicyRow, Routing, ScoreMatrix, mean_row, reference_rows, routed_row
 from switchmem.evaluation.statistics import (
     REPLICATES,
@@ -52,6 +53,7 @@ def build_results(
     probe_auroc: Mapping[int, float],
     provenance: Mapping[str, Any],
     notes: Sequence[str] = (),
+    facts: StepFacts | None = None,
     random_rate: float | None = None,
     replicates: int = REPLICATES,
     seed: int = 0,
@@ -70,6 +72,7 @@ def build_results(
         probe_auroc: block -> AUROC of the layer study, NaN where undefined.
         provenance: where the numbers come from.
         notes: sentences that must be read with the numbers ("synthetic ...").
+        facts: of the steps; with them the first router of each policy is analysed, see `routing_analyses`.
         random_rate: probability of Image under random; None takes SwitchMem's own Image rate.
         replicates: of the bootstrap and of the sign-flip test.
         seed: of both.
@@ -88,6 +91,7 @@ def build_results(
     rows = reference_rows(matrix, rate) | learned
     comparisons = {name: _compare(matrix, row, replicates, seed) for name, row in learned.items()}
     trajectories = len(set(matrix.trajectories))
+    deployed = {name: rows_of_policy[0][0] for name, rows_of_policy in by_seed.items()}
     document: dict[str, Any] = _plain({
         "benchmark": benchmark,
         "n_steps": len(matrix),
@@ -101,6 +105,7 @@ def build_results(
         "comparisons": comparisons,
         "win_rates": asdict(win_rates(matrix.column(Condition.TEXT), matrix.column(Condition.IMAGE))),
         "probe_auroc": {str(layer): value for layer, value in sorted(probe_auroc.items())},
+        **({} if facts is None else routing_analyses(matrix, deployed, main, facts, replicates, seed)),
         "threshold": by_seed[main][0][0].threshold,
         "seeds": [routing.seed for routing, _ in by_seed[main]],
         "per_seed": [_seed_row(matrix, name, *pair) for name, pairs in by_seed.items() for pair in pairs],

@@ -178,6 +178,11 @@ class Harvest:
         """``[N]`` float64 in [-1, 1]: of each step and its demonstration."""
         return torch.tensor([row["cosine"] for row in self._rows], dtype=torch.float64)
 
+    @property
+    def seconds(self) -> list[float]:
+        """Time the actor took for each step, in its batch."""
+        return [float(row["seconds"]) for row in self._rows]
+
     def states(self, name: str, layer: int = -1) -> Tensor:
         """Hidden states at one block.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from torch import Tensor
 from switchmem.evaluation import (
     Routing,
     ScoreMatrix,
+    StepFacts,
     build_results,
     policy_table,
     policy_text,
@@ -24,7 +26,9 @@ from switchmem.evaluation import (
 )
 from switchmem.evaluation.results import COLUMNS
 from switchmem.harvest import Harvest
-from switchmem.policy import Policy
+from switchmem.memory.views import Condition
+from switchmem.policy import Policy, choices
+from switchmem.preference import PreferenceEstimator
 from switchmem.runs import RunError, RunFolder
 
 
@@ -35,10 +39,12 @@ class FrozenPolicies:
     Args:
         policies: one per target and seed; the first is the run's own.
         training: "n_pref", "counts" and "probe_auroc" of the training side.
+        estimator: tells the soft preference t of a step's shift.
     """
 
     policies: list[Policy]
     training: dict[str, Any]
+    estimator: PreferenceEstimator
 
     @classmethod
     def load(cls, folder: Path) -> FrozenPolicies:
@@ -47,18 +53,52 @@ class FrozenPolicies:
         Raises:
             RunError: if `fit` has not finished there.
             PolicyError: if a policy is damaged.
+            PreferenceError: if the estimator is.
         """
         index = folder / "policies.json"
         if not index.is_file():
             raise RunError(f"`test` must find a frozen policy in {folder}, got none. Run `fit` with this config first.")
         values = json.loads(index.read_text(encoding="utf-8"))
-        return cls([Policy.load(folder / row["folder"]) for row in values["policies"]], values["training"])
+        policies = [Policy.load(folder / row["folder"]) for row in values["policies"]]
+        return cls(policies, values["training"], PreferenceEstimator.load(folder / "preference"))
 
 
 def score_matrix(harvest: Harvest) -> ScoreMatrix:
     """S[step, condition] of a greedy harvest."""
     columns = {condition: harvest.scores(condition)[:, 0] for condition in harvest.conditions}
     return ScoreMatrix(harvest.step_ids, harvest.trajectories, columns)
+
+
+def step_facts(harvest: Harvest) -> StepFacts:
+    """What the analyses read of the steps of a harvest."""
+    density = [math.nan if value is None else value for value in harvest.context("density")]
+    return StepFacts(harvest.context("index"), harvest.context("is_spatial"), density)
+
+
+def step_columns(harvest: Harvest, frozen: FrozenPolicies, main: Routing) -> dict[str, list[Any]]:
+    """Columns of ``scores.parquet`` beside scores and router scores, [N] each.
+
+    They are: the demonstration and its cosine; the soft preference ``t`` of the step's own shift, which no policy can
+    know beforehand; the ``choice`` of the run's own policy; the context features; the actor's ``seconds`` per step;
+    and the raw answer under each condition.
+
+    Args:
+        harvest: of the test part.
+        frozen: the policies.
+        main: the run's own router on the steps.
+    """
+    shift = harvest.states(Condition.IMAGE.value) - harvest.states(Condition.TEXT.value)
+    image = choices(main.r, main.threshold)
+    features = ("index", "category", "action_type", "is_spatial", "density")
+    return {
+        "memory_id": list(harvest.memory_ids),
+        "cosine": harvest.cosines.tolist(),
+        "t": frozen.estimator.decision(shift).tolist(),
+        "choice": [(Condition.IMAGE if chosen else Condition.TEXT).value for chosen in image],
+        **{name: harvest.context(name) for name in features},
+        "seconds": harvest.seconds,
+        **{f"answer_{c}": [answers[0] for answers in harvest.answers(c)] for c in harvest.conditions},
+    }
 
 
 def test_results(
@@ -96,9 +136,10 @@ def test_results(
         probe_auroc={int(layer): float("nan") if value is None else value for layer, value in auroc},
         provenance=provenance,
         notes=notes,
+        facts=step_facts(harvest),
         replicates=replicates,
     )
-    matrix.save(run.scores, routings)
+    matrix.save(run.scores, routings, step_columns(harvest, frozen, routings[0]))
     write_results(results, run.results)
     return results
 

@@ -18,6 +18,7 @@ from switchmem.learner import RouterModule
 from switchmem.pipeline.targets import Targets
 from switchmem.pipeline.workshop import Workshop, best_checkpoint, validated
 from switchmem.policy import Policy, PolicyCard, PolicyError, choices, choose_threshold
+from switchmem.preference import PreferenceEstimator
 from switchmem.router import PairwiseRouter, Target
 from switchmem.runs import RunError
 from switchmem.stages import Stage, write_json
@@ -166,14 +167,17 @@ def _best_loss(trainer: Trainer) -> float | None:
     return None if checkpoint is None or checkpoint.best_model_score is None else float(checkpoint.best_model_score)
 
 
-def freeze(recipes: list[Recipe], targets: Targets, folder: Path) -> None:
+def freeze(recipes: list[Recipe], targets: Targets, estimator: PreferenceEstimator, folder: Path) -> None:
     """Copy the trained policies into a run: the first one into `folder` itself, and each into a subfolder of it.
+
+    The estimator comes along, so that a test can tell the soft preference of its steps too.
 
     Everything is put together beside `folder` and renamed at the end.
 
     Args:
         recipes: of complete stages; the first is the run's own.
         targets: what they were trained on.
+        estimator: what gave the soft targets.
         folder: the run's policy folder.
     """
     temporary = folder.with_name(f".{folder.name}.tmp")
@@ -181,6 +185,7 @@ def freeze(recipes: list[Recipe], targets: Targets, folder: Path) -> None:
     Policy.load(recipes[0].stage.folder).save(temporary)
     for recipe in recipes:
         Policy.load(recipe.stage.folder).save(temporary / recipe.name)
+    estimator.save(temporary / "preference")
     training = {"n_pref": targets.n_pref, "counts": targets.counts, "probe_auroc": targets.probe_auroc}
     rows = [{"target": recipe.target, "seed": recipe.seed, "folder": recipe.name} for recipe in recipes]
     write_json(temporary / "policies.json", {"policies": rows, "training": training})

@@ -31,6 +31,7 @@ from switchmem.pipeline.show import show_step
 from switchmem.pipeline.targets import Targets, make_targets, unparsable
 from switchmem.pipeline.workshop import Workshop, as_study_data
 from switchmem.policy import PolicyCard
+from switchmem.preference import PreferenceEstimator
 from switchmem.prompts import fingerprint as template_fingerprint
 from switchmem.router import Target
 from switchmem.runs import RunFolder
@@ -253,7 +254,7 @@ class Study:
         for recipe in recipes[1:]:
             self.training.companion(recipe)
         if is_first_rank():
-            freeze(recipes, self.targets, self.run.policy)
+            freeze(recipes, self.targets, PreferenceEstimator.load(self.targets_stage.folder), self.run.policy)
             say(f"policy: {len(recipes)} routers frozen in {self.run.policy}")
 
     # --- test ---

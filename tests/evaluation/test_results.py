@@ -12,6 +12,7 @@ from switchmem.evaluation import (
     ResultsError,
     Routing,
     ScoreMatrix,
+    StepFacts,
     build_results,
     cluster_bootstrap,
     cluster_sign_flip,
@@ -196,3 +197,28 @@ def test_the_table_shows_the_documents_numbers():
     rows = table_rows(results)
     assert [row["policy"] for row in rows] == list(results["policies"])
     assert rows[0]["diff"] is None and rows[-2]["ci95"] == results["comparison"]["ci95"]
+
+
+def test_analyses_are_those_of_the_first_router_of_each_policy():
+    matrix, routings = study()
+    rng = np.random.default_rng(3)
+    density = np.where(rng.random(N) < 0.1, np.nan, rng.random(N) * 900)
+    facts = StepFacts([i % 4 for i in range(N)], rng.random(N) < 0.6, density)
+    results = json.loads(json.dumps(build(matrix, routings, facts=facts)))
+    image = np.asarray(routings[0].r) >= routings[0].threshold
+    assert results["behaviour"]["switchmem"]["image"] == pytest.approx(image.mean())
+    assert set(results["behaviour"]) == {"switchmem", "utility", "binary", "basic", "oracle"}
+    groups = results["context"]["groups"]
+    later = [k for k in range(N) if k % 4]
+    gap = matrix.column("image") - matrix.column("text")
+    assert groups["later"]["steps"] == len(later)
+    assert groups["later"]["delta"] == pytest.approx(gap[later].mean())
+    assert groups["later"]["image_rate"] == pytest.approx(image[later].mean())
+    lower, upper = results["context"]["density_quartiles"]
+    assert groups["sparse"]["steps"] == sum(d <= lower for d in density if not math.isnan(d))
+    frontier = results["frontier"]
+    assert len(frontier["image_rate"]) == 201 and frontier["image_rate"][0] == 0 and frontier["image_rate"][-1] == 1
+    assert frontier["threshold"][0] == "inf" and frontier["star"]["image_rate"] == pytest.approx(image.mean())
+    by_hand = np.where(image, matrix.column("image"), matrix.column("text")).mean()
+    assert frontier["star"]["score"] == pytest.approx(by_hand)
+    assert "behaviour" not in build(matrix, routings)
