@@ -49,10 +49,13 @@ class PromptEncoder:
         """The words that `build_prompt` has to escape."""
         return tuple(sorted(self._specials.values()))
 
+    def tokens(self, text: str) -> tuple[int, ...]:
+        """The tokens of a text of the project's own, special ones as such."""
+        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
     def count(self, text: str) -> int:
-        """Tokens of a text of the outside world, escaped as in a prompt."""
-        escaped = escape_template_tokens(text, self.specials)
-        return len(self.tokenizer(escaped, add_special_tokens=False)["input_ids"])
+        """Number of tokens of a text of the outside world, escaped as in a prompt."""
+        return len(self.tokens(escape_template_tokens(text, self.specials)))
 
     def render(self, prompt: Prompt) -> str:
         """The chat template's text for a prompt, with how the answer opens; its last token is the last of the input.

@@ -24,6 +24,7 @@ from transformers.modeling_outputs import ModelOutput
 from switchmem.actors.architectures import Architecture
 from switchmem.actors.caches import select_rows
 from switchmem.actors.decoding import Extension, decode
+from switchmem.actors.endings import Ending
 from switchmem.actors.rows import ImageTable, TokenRow
 
 
@@ -49,16 +50,16 @@ class PrefixEngine:
 
     Args:
         model: of a class that `Architecture` knows.
-        end_tokens: the tokens that end an answer, one or more.
+        ending: what ends an answer.
 
     Raises:
         ActorError: if the model is of another kind.
     """
 
-    def __init__(self, model: Any, end_tokens: Sequence[int]) -> None:
+    def __init__(self, model: Any, ending: Ending) -> None:
         self._model = model
         self.architecture = Architecture(model)
-        self._end_tokens = torch.tensor(sorted(end_tokens))
+        self._ending = ending
         self.blocks: nn.ModuleList = self.architecture.blocks
         self.is_recurrent = self.architecture.is_recurrent
 
@@ -132,7 +133,7 @@ class PrefixEngine:
         self, extensions: Sequence[Extension], keys: Tensor, temperature: float, max_new_tokens: int
     ) -> list[list[list[int]]]:
         """Sample K answers to each prompt; see `switchmem.actors.decoding.decode`."""
-        return decode(self._model, extensions, self._end_tokens, keys, temperature, max_new_tokens)
+        return decode(self._model, extensions, self._ending, keys, temperature, max_new_tokens)
 
     def _forward(
         self, pieces: Sequence[TokenRow], images: ImageTable, cache: Cache, past: Tensor
@@ -143,7 +144,7 @@ class PrefixEngine:
             Logits of the next token ``[R, V]``, and the mask ``[R, past + width]`` of the grown cache.
         """
         width = max(len(piece) for piece in pieces)
-        ids = torch.full((len(pieces), width), int(self._end_tokens[0]))
+        ids = torch.full((len(pieces), width), self._ending.tokens[0])
         positions, mask = torch.zeros(3, len(pieces), width, dtype=torch.long), torch.zeros_like(ids)
         for r, piece in enumerate(pieces):
             start = width - len(piece)

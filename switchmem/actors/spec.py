@@ -188,7 +188,7 @@ class ActorSpec:
         if self.adapter is not None:
             adapter = Origin.of(self.adapter, self._adapter_folder(), self.adapter_revision, "adapter_revision")
             model, facts = merge_adapter(model, adapter), facts | adapter.facts("adapter")
-        return VLMActor(model.to(self._device()), self._encoder(origin), self.load_template().ends, facts)
+        return VLMActor(model.to(self._device()), self._encoder(origin), self.load_template(), facts)
 
     def _encoder(self, origin: Origin) -> PromptEncoder:
         from switchmem.actors.encoder import PromptEncoder

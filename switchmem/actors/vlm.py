@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from switchmem.actors.architectures import ActorError
 from switchmem.actors.decoding import Extension
 from switchmem.actors.encoder import PromptEncoder
+from switchmem.actors.endings import Ending
 from switchmem.actors.engine import PrefixEngine
 from switchmem.actors.rows import ImageTable, TokenRow, shared_length
 from switchmem.actors.sampling import Sampling, noise_key
 from switchmem.memory.views import Condition
-from switchmem.prompts import Prompt, PromptError
+from switchmem.prompts import DEFAULT, Prompt, PromptError, PromptTemplate
 
 TURN_END = "<|im_end|>"
 
@@ -84,41 +85,46 @@ class VLMActor:
     Args:
         model: a vision-language model of the Qwen family; it is put into evaluation mode and frozen.
         encoder: its tokenizer and image processor.
-        ends: tokens that end an answer, beside those that the model itself names.
+        template: tells how its answers open and end.
         origin: where the weights come from, for `facts`.
 
     Raises:
-        ActorError: if the model is of another kind, or the tokenizer lacks one of ``ends`` or any token that ends a
-            turn.
+        ActorError: if the model is of another kind, or the tokenizer lacks a token of the template or any token that
+            ends a turn.
     """
 
     def __init__(
-        self, model: Any, encoder: PromptEncoder, ends: Sequence[str] = (), origin: Mapping[str, Any] | None = None
+        self,
+        model: Any,
+        encoder: PromptEncoder,
+        template: PromptTemplate = DEFAULT,
+        origin: Mapping[str, Any] | None = None,
     ) -> None:
         self.model: nn.Module = model.eval().requires_grad_(False)
         self.encoder = encoder
-        self._end_tokens = self._find_end_tokens(model, encoder.tokenizer, ends)
+        self._ending = self._find_ending(model, encoder, template)
         self._origin = dict(origin or {})
-        self.engine = PrefixEngine(model, self._end_tokens)
+        self.engine = PrefixEngine(model, self._ending)
 
     @staticmethod
-    def _find_end_tokens(model: Any, tokenizer: Any, ends: Sequence[str]) -> tuple[int, ...]:
-        known = tokenizer.get_vocab()
-        unknown = [word for word in ends if word not in known]
+    def _find_ending(model: Any, encoder: PromptEncoder, template: PromptTemplate) -> Ending:
+        known = encoder.tokenizer.get_vocab()
+        unknown = [word for word in template.ends if word not in known]
         if unknown:
             raise ActorError(
-                f"`tokenizer` must have the tokens that end an answer of this template, got none for "
+                f"`tokenizer` must have the tokens that end an answer of template {template.name!r}, got no "
                 f"{', '.join(unknown)}. Use the template of the model's own family."
             )
         configured = getattr(model.generation_config, "eos_token_id", None)
         named = configured if isinstance(configured, (list, tuple)) else [configured]
-        tokens = [*named, tokenizer.eos_token_id, known.get(TURN_END), *(known[word] for word in ends)]
+        tokens = [*named, encoder.tokenizer.eos_token_id, known.get(TURN_END), *(known[word] for word in template.ends)]
         found = {int(token) for token in tokens if token is not None}
         if not found:
             raise ActorError(
                 f"`tokenizer` must have {TURN_END} or an `eos_token`, got neither. Name one in tokenizer_config.json."
             )
-        return tuple(sorted(found))
+        after, lead = (encoder.tokens(text) for text in (template.ends_after, template.answer or ""))
+        return Ending(tuple(sorted(found)), after, lead)
 
     def facts(self) -> dict[str, Any]:
         """What was really loaded, as plain JSON values: origin, class, types of the weights, kernels, processors."""
@@ -273,6 +279,6 @@ class VLMActor:
 
     def _text(self, tokens: Sequence[int]) -> str:
         """An answer as text. Special tokens stay, because some grammars write places with them."""
-        kept = tokens[:-1] if tokens and tokens[-1] in self._end_tokens else tokens
+        kept = tokens[:-1] if tokens and tokens[-1] in self._ending.tokens else tokens
         text: str = self.encoder.tokenizer.decode(kept, skip_special_tokens=False)
         return text

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import pytest
 import torch
+from PIL import Image
+from tiny_models import KINDS
 from transformers import DynamicCache
 
 from switchmem.actors.caches import left_pad, merge_caches, select_rows
 from switchmem.actors.rows import TokenRow, shared_length
 from switchmem.actors.sampling import Sampling, choose, noise_key
+from switchmem.actors.vlm import StepPrompts, VLMActor
 from switchmem.memory.views import Condition
+from switchmem.prompts import POCKET, Prompt, PromptTemplate
 
 SAMPLING = Sampling(max_new_tokens=4)
 ALL = tuple(Condition)
+BOTH_ORDERS = pytest.mark.parametrize("template", [POCKET, POCKET.with_memory_first()], ids=["state", "memory"])
 
 
 def plain_inputs(actor, prompt) -> dict[str, torch.Tensor]:
@@ -21,13 +26,14 @@ def plain_inputs(actor, prompt) -> dict[str, torch.Tensor]:
     chosen = [index[id(image)] for image in prompt.images]
     tokens = [[int(grids[i].prod()) // 4 for i in chosen]]
     ids = torch.tensor(actor.encoder.encode("x", [prompt], tokens))
-    return {
+    inputs = {
         "input_ids": ids,
         "attention_mask": torch.ones_like(ids),
         "mm_token_type_ids": (ids == actor.model.config.image_token_id).int(),
-        "pixel_values": torch.cat([pixels[i] for i in chosen]),
-        "image_grid_thw": grids[chosen],
     }
+    if chosen:
+        inputs |= {"pixel_values": torch.cat([pixels[i] for i in chosen]), "image_grid_thw": grids[chosen]}
+    return inputs
 
 
 @torch.no_grad()
@@ -66,17 +72,41 @@ def no_image_tokens(actor):
     hook.remove()
 
 
-@pytest.mark.parametrize("size", [1, 3, 8])
-def test_states_equal_the_plain_forward(actor, make_questions, size):
-    batch = make_questions(actor, range(size))
+def expect_plain_states(actor, batch) -> None:
     layers = range(actor.num_layers)
+    for question, seen in zip(batch, actor.observe(batch, (), layers, SAMPLING), strict=True):
+        for condition, prompt in question.prompts.items():
+            state = seen.state if condition is Condition.NONE else seen.shifted[condition]
+            expected, _ = plain_forward(actor, plain_inputs(actor, prompt))
+            torch.testing.assert_close(state, expected, atol=1e-4, rtol=0)
+
+
+@BOTH_ORDERS
+@pytest.mark.parametrize("size", [1, 3, 8])
+def test_states_equal_the_plain_forward(actor, make_questions, size, template):
+    batch = make_questions(actor, range(size), template=template)
     lengths = {len(plain_inputs(actor, q.prompts[Condition.TEXT])["input_ids"][0]) for q in batch}
     assert size == 1 or len(lengths) > 1, "the batch must need padding"
-    for question, seen in zip(batch, actor.observe(batch, (), layers, SAMPLING), strict=True):
-        for condition in ALL:
-            state = seen.state if condition is Condition.NONE else seen.shifted[condition]
-            expected, _ = plain_forward(actor, plain_inputs(actor, question.prompts[condition]))
-            torch.testing.assert_close(state, expected, atol=1e-4, rtol=0)
+    assert [len(q.prompts[Condition.IMAGE].images) for q in batch] == [2] * size
+    expect_plain_states(actor, batch)
+
+
+def test_any_number_of_pictures_anywhere(actor):
+    """None, several before and behind where the prompts part, and the same one again."""
+    sizes = ((64, 96), (96, 64), (64, 64), (40, 90))
+    a, b, c, d = (Image.effect_noise(size, 90).convert("RGB") for size in sizes)
+    two = ("goal", a, "screen", b)
+    prompts = [
+        {Condition.NONE: ("goal star",), Condition.TEXT: ("goal star", "memory mail lamp")},
+        {Condition.NONE: two, Condition.IMAGE: (*two, "memory", c, "lamp", d, "tap")},
+        {Condition.NONE: (a, "screen"), Condition.BOTH: (a, "screen", a, "memory", b)},
+        {Condition.NONE: ("star", a), Condition.IMAGE: ("star", b, "memory", a)},
+    ]
+    batch = [
+        StepPrompts(f"pocket/{n}/0", {c: Prompt("user", (), parts) for c, parts in shown.items()})
+        for n, shown in enumerate(prompts)
+    ]
+    expect_plain_states(actor, batch)
 
 
 def test_states_at_batch_1_3_and_left_padded_agree(actor, make_questions):
@@ -153,20 +183,55 @@ def test_an_answer_stops_at_the_end_token_and_the_others_go_on(make_actor, make_
         assert "<|im_end|>" not in answer and len(answer.split()) in (count, count - 1)
 
 
-def test_the_prefix_runs_once_and_every_picture_is_encoded_once(make_actor, make_questions, make_step):
-    actor = make_actor(False)
-    batch = make_questions(actor, (0, 1)) + make_questions(actor, (0,))  # a repeated step has equal pictures
+@pytest.mark.parametrize("kind", KINDS)
+@BOTH_ORDERS
+def test_the_prefix_runs_once_and_every_picture_is_encoded_once(make_actor, make_questions, kind, template):
+    actor = make_actor(kind)
+    batch = make_questions(actor, (0, 1), template=template)
+    batch += make_questions(actor, (0,), template=template)  # a repeated step has equal pictures
     tokens, patches = [], []
     actor.model.model.language_model.layers[0].register_forward_hook(lambda m, i, o: tokens.append(o.shape[:2].numel()))
     actor.model.model.visual.register_forward_pre_hook(lambda m, i: patches.append(len(i[0])))
     actor.observe(batch[:1], (), (-1,), SAMPLING)
     whole = {c: plain_inputs(actor, p)["input_ids"].shape[1] for c, p in batch[0].prompts.items()}
-    shared = whole[Condition.NONE] - 5  # the turn's end and the generation prefix follow the prefix
+    # The turn's end and the generation prefix follow the state; "<|im_start|> user" comes before it and the memory.
+    shared = 2 if template.memory_first else whole[Condition.NONE] - 5
     assert sum(tokens) == shared + sum(length - shared for length in whole.values())
     assert sum(patches) == 2 * 24, "two pictures of 64 x 96 pixels"
     patches.clear()
     actor.observe(batch, (), (-1,), SAMPLING)
     assert sum(patches) == 4 * 24
+
+
+def scripted(actor, words) -> None:
+    """Make the actor say these words, whatever it is asked. The prefill's own prediction is drawn by nobody."""
+    ids = iter(actor.encoder.tokenizer.convert_tokens_to_ids(["star", *words]))
+    actor.model.lm_head.register_forward_hook(lambda m, i, o: o + 1e4 * torch.eye(o.shape[-1])[next(ids)])
+
+
+ASSISTANT = "<|im_start|> assistant <|recipient|>"
+PLAN = "user tap <|diff_marker|> <|recipient|> open star"
+
+
+@pytest.mark.parametrize(
+    ("lead", "said", "kept"),
+    [
+        ("", f"{PLAN} <|im_end|> moon", PLAN),
+        ("", "user <|im_end|> <|recipient|> open <|diff_marker|> moon", "user <|im_end|> <|recipient|> open"),
+        (ASSISTANT, "open star <|im_end|> moon", "open star"),
+        (ASSISTANT, "open <|diff_marker|> moon", "open"),
+        (ASSISTANT, "user open <|im_end|> moon", "user open <|im_end|> moon"),
+    ],
+)
+def test_an_answer_of_segments_ends_with_the_one_that_counts(make_actor, lead, said, kept):
+    base = make_actor("full")
+    template = PromptTemplate("t", answer=lead or None, ends_after="<|recipient|> open", ends=("<|diff_marker|>",))
+    actor = VLMActor(base.model, base.encoder, template)
+    scripted(actor, said.split())
+    prompts = {Condition.NONE: Prompt("", ("goal star",), (), answer=template.answer)}
+    sampling = Sampling(temperature=0.0, seeds=(0,), max_new_tokens=len(said.split()))
+    (seen,) = actor.observe([StepPrompts("a/b/0", prompts)], (Condition.NONE,), (-1,), sampling)
+    assert seen.answers[Condition.NONE] == [kept]
 
 
 def test_shared_length_stops_where_pictures_differ():
