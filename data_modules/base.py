@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Subset
 
 from data_modules.features import RouterFeatures, SeededSampler, split_by_trajectory
 from data_modules.pairs import HarvestStream, Pairs, load_pairs, make_pairs, part_bank
-from data_modules.parts import BANKS, REPORT, Part, PartSteps, load_report, open_part, write_parts
+from data_modules.parts import BANKS, REPORT, Part, PartSteps, load_report, open_part, stores_of, write_parts
 from switchmem.benchmarks.base import DataError, DataReport
 from switchmem.benchmarks.store import StepStore
 from switchmem.console import progress
@@ -131,10 +131,10 @@ class StepsDataModule(LightningDataModule):
         """The stage that holds the parts' step stores."""
         return self.stages.stage("steps", {"data": self.fingerprint()})
 
-    @property
-    def embeddings_stage(self) -> Stage:
-        """The stage that holds the vectors of all steps."""
-        return self.stages.stage("embeddings", {"steps": self.steps_stage.key, "embedder": self.embedder.name})
+    def embeddings_stage(self, part: str) -> Stage:
+        """The stage that holds the vectors of a part's queries and bank; for "test", of what "preference" has not."""
+        inputs = {"steps": self.steps_stage.key, "embedder": self.embedder.name, "part": part}
+        return self.stages.stage("embeddings", inputs)
 
     def memory_stage(self, part: str) -> Stage:
         """The stage that holds the retrieved pairs of "preference" or "test".
@@ -172,25 +172,48 @@ class StepsDataModule(LightningDataModule):
                 report.save(stage.folder / REPORT)
                 raise DataError(f"{error} What was left out is listed in {stage.folder / REPORT}.") from error
 
-    def embedding_job(self) -> EmbeddingJob:
-        """What `embeddings_stage` holds when it is complete: every step of every prepared part, each once."""
-        steps = self.steps_stage
-        stores = steps.read()["facts"]["steps"]
-        every = Part("every", [StepStore(steps.folder / name) for name in stores])
-        return EmbeddingJob(self.embeddings_stage, every, every.step_ids, self.embedder)
+    def embedded_with(self, part: str) -> tuple[str, ...]:
+        """The parts whose embeddings a prepared part needs, in order: no test step is read before the test.
 
-    def prepare_embeddings(self) -> None:
-        """Embed the steps of all parts in this process, unless that is done; a study has all devices do it instead."""
+        Raises:
+            DataError: if the part has no steps.
+        """
+        self.part(part)
+        shared = part == "test" and self._stores("test") & self._stores("preference")
+        return ("preference", "test") if shared else (part,)
+
+    def embedding_job(self, part: str) -> EmbeddingJob:
+        """What `embeddings_stage` holds when it is complete: every step, each once."""
+        names = self._stores(part) - (self._stores("preference") if part == "test" else set())
+        steps = Part(part, [StepStore(self.steps_stage.folder / name) for name in sorted(names)])
+        return EmbeddingJob(self.embeddings_stage(part), steps, steps.step_ids, self.embedder)
+
+    def _stores(self, part: str) -> set[str]:
+        """Names of the stores of a part's queries and bank."""
+        return {name for side in (part, BANKS[part]) for name in stores_of(self.steps_stage, side)}
+
+    def prepare_embeddings(self, part: str) -> None:
+        """Embed what a part needs in this process, unless that is done; a study has all devices do it instead."""
         self.prepare_steps()
-        stage = self.embeddings_stage
-        if stage.complete:
-            return
-        with stage.lock(), progress("embedding") as advance:
-            if not stage.complete:
-                self.embedding_job().run(advance)
+        for needed in self.embedded_with(part):
+            stage = self.embeddings_stage(needed)
+            if stage.complete:
+                continue
+            with stage.lock(), progress("embedding") as advance:
+                if not stage.complete:
+                    self.embedding_job(needed).run(advance)
+
+    def embeddings(self, part: str) -> Embeddings:
+        """The vectors of a part's queries and bank, once `prepare_embeddings` is done.
+
+        Raises:
+            EmbeddingError: if they are not finished, or damaged.
+        """
+        kept = [Embeddings.open(self.embeddings_stage(needed).folder) for needed in self.embedded_with(part)]
+        return kept[0] if len(kept) == 1 else kept[0].joined(kept[1])
 
     def prepare_memory(self, part: str) -> None:
-        """Embed all steps and retrieve for the queries of a part, unless that is done.
+        """Embed the steps of a part and its bank, and retrieve for the queries of a part, unless that is done.
 
         Raises:
             DataError: as `prepare_steps`, and if no query has a retrievable memory.
@@ -201,13 +224,13 @@ class StepsDataModule(LightningDataModule):
         if stage.complete:
             return
         queries, bank = self.part(part), self.part(BANKS[part])  # refused here where there are none
-        self.prepare_embeddings()  # not inside the lock below: a study takes the two in the other order
+        self.prepare_embeddings(part)  # not inside the lock below: a study takes the two in the other order
         with stage.lock():
             if not stage.complete:
                 make_pairs(
                     queries,
                     bank,
-                    Embeddings.open(self.embeddings_stage.folder),
+                    self.embeddings(part),
                     stage,
                     part in self.same_category,
                     lambda queries, bank: self.allowed(part, queries, bank),
@@ -219,13 +242,13 @@ class StepsDataModule(LightningDataModule):
         return open_part(self.steps_stage, name)
 
     def bank(self, name: str) -> Bank:
-        """A part as a bank, once `prepare_embeddings` is done; the keys are read from their files when they are used.
+        """A part as a bank, once its side's embeddings are there; keys are read from their files when they are used.
 
         Raises:
             DataError: if the part has no steps.
             EmbeddingError: if the embeddings are not finished, or damaged.
         """
-        return part_bank(self.part(name), Embeddings.open(self.embeddings_stage.folder))
+        return part_bank(self.part(name), self.embeddings("test" if name.startswith("test") else "preference"))
 
     def pairs(self, part: str) -> Pairs:
         """Which demonstration each query of a prepared part gets."""

@@ -176,18 +176,27 @@ def _stored(name: str, layout: Mapping[str, Sequence[str]], path: tuple[str, ...
     return list(dict.fromkeys(found))
 
 
+def stores_of(stage: Stage, name: str) -> list[str]:
+    """Names of the stores behind a part of a finished stage, in order.
+
+    Raises:
+        DataError: if the stage does not hold what it should.
+    """
+    try:
+        return list(json.loads((stage.folder / LAYOUT).read_text(encoding="utf-8"))[name])
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(
+            f"{stage.folder} must hold the data's parts, got: {error!r}. Remove the folder; it is written again."
+        ) from error
+
+
 def open_part(stage: Stage, name: str) -> Part:
     """A part of a finished stage.
 
     Raises:
         DataError: if the stage does not hold what it should, or the part has no steps.
     """
-    try:
-        stores = json.loads((stage.folder / LAYOUT).read_text(encoding="utf-8"))[name]
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(
-            f"{stage.folder} must hold the data's parts, got: {error!r}. Remove the folder; it is written again."
-        ) from error
+    stores = stores_of(stage, name)
     if not stores:
         raise DataError(
             f"part {name!r} must have steps, got none: the data has too few trajectories to hold some out for it. "

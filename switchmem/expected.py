@@ -10,7 +10,9 @@ from switchmem.benchmarks import DataError
 from switchmem.harvest import HarvestError
 from switchmem.learner import LearnerError
 from switchmem.memory.budget import BudgetError
+from switchmem.memory.bank import BankError
 from switchmem.memory.embedder import EmbedderError
+from switchmem.memory.retrieval import RetrievalError
 from switchmem.policy import PolicyError
 from switchmem.preference import PreferenceError
 from switchmem.prompts import PromptError
@@ -32,6 +34,7 @@ EXPECTED = (
     PreferenceError,
     PromptError,
     RecordError,
+    RetrievalError,
     RunError,
     SamplingError,
     SettingsError,

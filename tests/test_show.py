@@ -188,7 +188,8 @@ def data_of(*steps, hits=None, skipped=None, complete=True, embedded=False):
         part=find,
         pairs=lambda name: SimpleNamespace(hits=hits or {}, skipped=skipped or {}),
         prepare_memory=lambda name: None,
-        embeddings_stage=SimpleNamespace(complete=embedded),
+        embedded_with=lambda part: (part,),
+        embeddings_stage=lambda part: SimpleNamespace(complete=embedded),
         memory_stage=lambda name: SimpleNamespace(complete=complete, folder="stages/memory-0"),
     )
 

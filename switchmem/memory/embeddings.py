@@ -1,4 +1,4 @@
-"""Vectors of steps, computed once for all parts, on one device or many.
+"""Vectors of steps, computed once, on one device or many.
 
 A folder holds the shards of all ranks (`switchmem.memory.embedding_shards`) and, at the end, a ``manifest.json`` with
 their sizes and digests.
@@ -11,10 +11,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -200,11 +199,9 @@ class Embeddings:
         dim: E.
     """
 
-    def __init__(self, shards: Sequence[Shard], manifest: dict[str, Any]) -> None:
-        self.damaged: dict[str, str] = manifest["damaged"]
-        self.cut = frozenset(manifest["cut"])
-        self.dim = int(manifest["dim"])
-        self._shards = shards
+    def __init__(self, shards: Sequence[Shard], damaged: Mapping[str, str], cut: Iterable[str], dim: int) -> None:
+        self.damaged, self.cut, self.dim = dict(damaged), frozenset(cut), dim
+        self._shards = tuple(shards)
         self._rows = {step_id: n for n, step_id in enumerate(i for shard in shards for i in shard.ids)}
 
     @classmethod
@@ -231,7 +228,12 @@ class Embeddings:
                     f"Delete {shard_files(path)}: only its {rows} steps are embedded again."
                 )
             shard.check(digest=True)
-        return cls([shards[name] for name, _, _ in kept], manifest)
+        return cls([shards[name] for name, _, _ in kept], manifest["damaged"], manifest["cut"], int(manifest["dim"]))
+
+    def joined(self, other: Embeddings) -> Embeddings:
+        """These and others of the same embedder; a step that is in both is taken from either."""
+        shards = (*self._shards, *other._shards)
+        return Embeddings(shards, self.damaged | other.damaged, self.cut | other.cut, self.dim)
 
     def __len__(self) -> int:
         return len(self._rows)

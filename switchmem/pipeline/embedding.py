@@ -1,4 +1,4 @@
-"""The embedding pass: all devices of a trainer embed the steps of all parts, each step once."""
+"""The embedding pass: all devices of a trainer embed steps, each step once."""
 
 from __future__ import annotations
 

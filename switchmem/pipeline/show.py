@@ -58,9 +58,11 @@ class ShownData(Protocol):
     def pairs(self, part: str) -> Pairs:
         """Which demonstration each query of a prepared part gets."""
 
-    @property
-    def embeddings_stage(self) -> Stage:
-        """The stage that holds the vectors of all steps."""
+    def embedded_with(self, part: str) -> tuple[str, ...]:
+        """The parts whose embeddings a prepared part needs."""
+
+    def embeddings_stage(self, part: str) -> Stage:
+        """The stage that holds the vectors of a part."""
 
     def memory_stage(self, part: str) -> Stage:
         """The stage that holds the pairs."""
@@ -178,7 +180,8 @@ def _find(data: ShownData, parts: Mapping[str, Part], embedder: Embedder, step_i
 def _pairs(data: ShownData, part: str, embedder: Embedder) -> Pairs:
     stage = data.memory_stage(part)
     if not stage.complete:
-        if not isinstance(embedder, HashingEmbedder) and not data.embeddings_stage.complete:
+        embedded = all(data.embeddings_stage(needed).complete for needed in data.embedded_with(part))
+        if not isinstance(embedder, HashingEmbedder) and not embedded:
             command = "harvest" if part == "preference" else "test"
             raise RunError(
                 f"`show` must find the demonstrations of part {part!r}, got no finished retrieval in {stage.folder}, "

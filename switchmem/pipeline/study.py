@@ -118,22 +118,24 @@ class Study:
         return Harvest.open(stage.folder)
 
     def _prepare_memory(self, part: str) -> None:
-        """Embed the steps on all devices, then retrieve on the first rank, each unless it is done."""
+        """Embed what the part needs on all devices, then retrieve, each unless it is done."""
         self.data.prepare_steps()
-        first, stage = is_first_rank(), self.data.embeddings_stage
+        if not self.data.memory_stage(part).complete:
+            for needed in self.data.embedded_with(part):
+                self._embed(needed)
+        self.data.prepare_memory(part)  # on whichever rank comes first; the others wait for its lock
+
+    def _embed(self, part: str) -> None:
+        first, stage = is_first_rank(), self.data.embeddings_stage(part)
         with stage.lock() if first else contextlib.nullcontext():
-            if not stage.complete and not self.data.memory_stage(part).complete:
-                if first:
-                    stage.begin()
-                with quiet():
-                    trainer = self.workshop.trainer([], logs=None)
-                    embed_on_all_devices(self.data.embedding_job(), trainer, getattr(self.datamodule, "num_workers", 0))
+            if stage.complete:
+                return
             if first:
-                self.data.prepare_memory(part)
-        if not first:
-            with stage.lock():  # free once the first rank has retrieved, which may take longer than a barrier waits
-                pass
-            self.data.prepare_memory(part)  # is done, or fails here too for the same reason
+                stage.begin()
+            with quiet():
+                trainer = self.workshop.trainer([], logs=None)
+                workers = getattr(self.datamodule, "num_workers", 0)
+                embed_on_all_devices(self.data.embedding_job(part), trainer, workers)
 
     def harvest_stage(self, part: str) -> Stage:
         """The stage that holds a part's harvest."""

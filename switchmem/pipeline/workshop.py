@@ -31,11 +31,13 @@ class StudyData(Protocol):
     def prepare_steps(self) -> None:
         """Write the step shards of all parts."""
 
-    @property
-    def embeddings_stage(self) -> Stage:
-        """The stage that holds the vectors of all steps."""
+    def embedded_with(self, part: str) -> tuple[str, ...]:
+        """The parts whose embeddings a prepared part needs."""
 
-    def embedding_job(self) -> EmbeddingJob:
+    def embeddings_stage(self, part: str) -> Stage:
+        """The stage that holds the vectors of a part."""
+
+    def embedding_job(self, part: str) -> EmbeddingJob:
         """What that stage is to hold."""
 
     def prepare_memory(self, part: str) -> None:

@@ -247,14 +247,17 @@ class Counting(HashingEmbedder):
 def test_every_step_of_every_part_is_embedded_once(tmp_path):
     embedder = Counting()
     data = Data(tmp_path, usual, embedder=embedder)
-    for part in ("preference", "test", "preference"):
+    data.prepare_memory("preference")
+    assert embedder.count == 6 + 8  # no test step is read before the test
+    for part in ("test", "preference"):
         data.prepare_memory(part)
     assert embedder.count == 6 + 8 + 4  # test_bank consists of two of them
     Data(tmp_path, usual, embedder=embedder).prepare_memory("test")
     data.own_trajectory = True  # another way to retrieve from the same vectors
     data.prepare_memory("test")
     assert embedder.count == 18
-    assert data.embeddings_stage.read()["facts"] == {"vectors": 18, "damaged": 0, "cut": 18}
+    assert data.embeddings_stage("preference").read()["facts"] == {"vectors": 14, "damaged": 0, "cut": 14}
+    assert data.embeddings_stage("test").read()["facts"] == {"vectors": 4, "damaged": 0, "cut": 4}
     assert data.data_report().notes["test_texts_cut_by_embedder"] == 4 + 14
 
 
@@ -268,9 +271,9 @@ def test_a_part_without_steps_is_refused_before_anything_is_embedded(tmp_path):
 
 def test_altered_embeddings_are_found_and_only_they_are_made_again(tmp_path):
     data = Data(tmp_path, usual)
-    data.prepare_embeddings()
+    data.prepare_embeddings("test")
     before = data.bank("test_bank").keys[:]
-    (path,) = data.embeddings_stage.folder.glob("*.npy")
+    (path,) = data.embeddings_stage("preference").folder.glob("*.npy")
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)

@@ -63,7 +63,7 @@ def run(folder, steps=300, devices=1, workers=0, delay=0.0, **options):
     """The pass, as a study runs it, and the finished embeddings."""
     data = MadeUp(folder, steps, delay)
     data.prepare_steps()
-    job = data.embedding_job()
+    job = data.embedding_job("preference")
     job.stage.begin()
     trainer = L.Trainer(
         accelerator="cpu", devices=devices, strategy="ddp" if devices > 1 else "auto", logger=False,

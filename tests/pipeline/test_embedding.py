@@ -32,8 +32,8 @@ def made():
 def undisturbed(made, tmp_path_factory):
     """All vectors by one rank in one go, in the order of the ids; and the ids."""
     data, embeddings = made.run(tmp_path_factory.mktemp("one"))
-    ids = data.embedding_job().step_ids
-    assert len(embeddings) == len(ids) == 375
+    ids = data.embedding_job("preference").step_ids
+    assert len(embeddings) == len(ids) == 370
     return ids, embeddings.rows(ids)[:]
 
 
@@ -53,13 +53,13 @@ def stage_folder(folder):
 def test_the_pass_and_the_data_module_alone_give_the_same(made, undisturbed, tmp_path, capsys):
     ids, vectors = undisturbed
     data = made.MadeUp(tmp_path, 300)
-    data.prepare_embeddings()
-    assert torch.equal(Embeddings.open(data.embeddings_stage.folder).rows(ids)[:], vectors)
+    data.prepare_embeddings("preference")
+    assert torch.equal(Embeddings.open(data.embeddings_stage("preference").folder).rows(ids)[:], vectors)
     with_workers, embeddings = made.run(tmp_path / "w", workers=2)
     assert torch.equal(embeddings.rows(ids)[:], vectors)
     assert with_workers.embedder.placed == [torch.device("cpu")]  # the rank's own device
     output = capsys.readouterr().out
-    assert "embedding: 375 steps to do, 0 of all 375 kept from before" in output and "steps/s" in output
+    assert "embedding: 370 steps to do, 0 of all 370 kept from before" in output and "steps/s" in output
 
 
 def test_an_interrupted_pass_keeps_what_it_embedded_and_goes_on(made, undisturbed, tmp_path, monkeypatch):
@@ -77,11 +77,11 @@ def test_an_interrupted_pass_keeps_what_it_embedded_and_goes_on(made, undisturbe
     monkeypatch.setattr(data.embedder, "texts", fail)
     trainer = L.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
     with pytest.raises(RuntimeError, match="stop"):
-        embed_on_all_devices(data.embedding_job(), trainer)
-    done = [i for shard in read_shards(data.embeddings_stage.folder) for i in shard.ids]
-    assert len(done) == 3 * 64 and not data.embeddings_stage.complete
+        embed_on_all_devices(data.embedding_job("preference"), trainer)
+    done = [i for shard in read_shards(data.embeddings_stage("preference").folder) for i in shard.ids]
+    assert len(done) == 3 * 64 and not data.embeddings_stage("preference").complete
     again, embeddings = made.run(tmp_path)
-    assert torch.equal(embeddings.rows(ids)[:], vectors) and again.embeddings_stage.complete
+    assert torch.equal(embeddings.rows(ids)[:], vectors) and again.embeddings_stage("preference").complete
 
 
 def test_a_limited_pass_is_not_finished(made, tmp_path):
@@ -90,9 +90,9 @@ def test_a_limited_pass_is_not_finished(made, tmp_path):
     trainer = L.Trainer(
         accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False, limit_predict_batches=2
     )
-    with pytest.raises(EmbeddingError, match="each of 375 steps once, got 128 vectors: 247 missing"):
-        trainer.predict(EmbeddingPass(data.embedding_job()), return_predictions=False)
-    assert not data.embeddings_stage.complete
+    with pytest.raises(EmbeddingError, match="each of 370 steps once, got 128 vectors: 242 missing"):
+        trainer.predict(EmbeddingPass(data.embedding_job("preference")), return_predictions=False)
+    assert not data.embeddings_stage("preference").complete
 
 
 @pytest.mark.slow
@@ -102,10 +102,10 @@ def test_two_ranks_give_what_one_does(undisturbed, tmp_path):
     output, _ = process.communicate(timeout=180)
     assert process.returncode == 0, output
     embeddings = Embeddings.open(stage_folder(tmp_path))
-    assert len(embeddings) == 375 and torch.equal(embeddings.rows(ids)[:], vectors)
+    assert len(embeddings) == 370 and torch.equal(embeddings.rows(ids)[:], vectors)
     manifest = json.loads((stage_folder(tmp_path) / "manifest.json").read_text())
     assert {shard["name"][:8] for shard in manifest["shards"]} == {"rank-000", "rank-001"}
-    assert "rank 0 of 2: 192 steps to do" in output and "rank 1 of 2: 183 steps to do" in output
+    assert "rank 0 of 2: 192 steps to do" in output and "rank 1 of 2: 178 steps to do" in output
 
 
 @pytest.mark.slow
@@ -118,6 +118,6 @@ def test_a_killed_pass_of_two_ranks_resumes_on_one(made, undisturbed, tmp_path):
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
     partial = {i for shard in read_shards(stage_folder(tmp_path)) for i in shard.ids}
-    assert 64 <= len(partial) < 375 and not (stage_folder(tmp_path) / "manifest.json").exists()
+    assert 64 <= len(partial) < 370 and not (stage_folder(tmp_path) / "manifest.json").exists()
     _, embeddings = made.run(tmp_path)
-    assert len(embeddings) == 375 and torch.equal(embeddings.rows(ids)[:], vectors)
+    assert len(embeddings) == 370 and torch.equal(embeddings.rows(ids)[:], vectors)
