@@ -9,8 +9,8 @@ from switchmem.arguments import ArgumentsError
 from switchmem.benchmarks import DataError
 from switchmem.harvest import HarvestError
 from switchmem.learner import LearnerError
-from switchmem.memory.budget import BudgetError
 from switchmem.memory.bank import BankError
+from switchmem.memory.budget import BudgetError
 from switchmem.memory.embedder import EmbedderError
 from switchmem.memory.retrieval import RetrievalError
 from switchmem.policy import PolicyError
@@ -24,6 +24,7 @@ from switchmem.steps import RecordError
 EXPECTED = (
     ActorSpecError,
     ArgumentsError,
+    BankError,
     BudgetError,
     DataError,
     EmbedderError,
