@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from switchmem.actors.architectures import Architecture
 from switchmem.actors.caches import select_rows
 from switchmem.actors.decoding import Extension, decode
 from switchmem.actors.endings import Ending
+from switchmem.actors.parting import parting
 from switchmem.actors.rows import ImageTable, TokenRow
 
 
@@ -97,6 +98,30 @@ class PrefixEngine:
         if max(lengths) > 0:
             _, mask = self._forward(pieces, images, cache, mask)
         return Prefixes(cache, mask, tuple(lengths), images)
+
+    def prefill_reading(
+        self, prompt: TokenRow, length: int, images: ImageTable, layers: Sequence[int]
+    ) -> tuple[Prefixes, Tensor]:
+        """Compute the prefix of one step and read its state prompt, in one forward.
+
+        Args:
+            prompt: the whole state prompt.
+            length: how many of its tokens the step's prompts share, fewer than all.
+            images: the step's pictures.
+            layers: L blocks whose states are read, from 0.
+
+        Returns:
+            What `prefill` returns, and the states ``[L, D]`` float32 at the prompt's last token.
+        """
+        cache = DynamicCache(config=self.architecture.text_config)
+        mask = torch.ones(1, 0, dtype=torch.long, device=self.device)
+        parted = parting(self.blocks, cache, length) if length else nullcontext()
+        with parted, self._reading(layers) as states:
+            _, mask = self._forward([prompt], images, cache, mask)
+        read = torch.stack([states[layer][0] for layer in layers])
+        if length == 0:
+            return self.prefill([prompt], [0], images), read
+        return Prefixes(cache, mask[:, :length], (length,), images), read
 
     def extend(
         self, prefixes: Prefixes, steps: Sequence[int], prompts: Sequence[TokenRow], layers: Sequence[int]

@@ -185,7 +185,7 @@ class VLMActor:
         if not batch:
             return []
         started = time.perf_counter()
-        table, rows = self._tokenise(batch)
+        table, rows = self.tokenise(batch)
         lengths = [shared_length(list(prompts.values())) for prompts in rows]
         prefixes = self.engine.prefill([prompts[Condition.NONE] for prompts in rows], lengths, table)
         layers = [range(self.num_layers)[layer] for layer in layers]
@@ -224,8 +224,12 @@ class VLMActor:
                 "`actor.model.requires_grad_(False)`."
             )
 
-    def _tokenise(self, batch: Sequence[StepPrompts]) -> tuple[ImageTable, list[dict[Condition, TokenRow]]]:
-        """Pictures of the batch, and per step its tokenised prompts."""
+    def tokenise(self, batch: Sequence[StepPrompts]) -> tuple[ImageTable, list[dict[Condition, TokenRow]]]:
+        """Pictures of a batch, and per step its tokenised prompts.
+
+        Raises:
+            PromptError: if a step lacks its state prompt, or a prompt is too long.
+        """
         for step in batch:
             if Condition.NONE not in step.prompts:
                 found = ", ".join(step.prompts) or "none"
@@ -272,12 +276,12 @@ class VLMActor:
             step_id=step_id,
             state=states[Condition.NONE],
             shifted={condition: state for condition, state in states.items() if condition is not Condition.NONE},
-            answers={condition: [self._text(tokens) for tokens in drawn] for condition, drawn in answers.items()},
+            answers={condition: [self.text(tokens) for tokens in drawn] for condition, drawn in answers.items()},
             new_tokens={condition: [len(tokens) for tokens in drawn] for condition, drawn in answers.items()},
             seconds=seconds,
         )
 
-    def _text(self, tokens: Sequence[int]) -> str:
+    def text(self, tokens: Sequence[int]) -> str:
         """An answer as text. Special tokens stay, because some grammars write places with them."""
         kept = tokens[:-1] if tokens and tokens[-1] in self._ending.tokens else tokens
         text: str = self.encoder.tokenizer.decode(kept, skip_special_tokens=False)
