@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from transformers.utils.hub import cached_file, resolve_revision
 from switchmem.actors.spec import ActorSpecError
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+# Adapters of Qwen2-VL and Qwen2.5-VL that were saved by transformers before 4.52 name the parts of the model so.
+_OLD_NAMES = {r"^model\.(?=layers\.)": "model.language_model.", r"^visual\.": "model.visual."}
 _log = logging.getLogger(__name__)
 
 
@@ -163,13 +166,20 @@ def merge_adapter(model: Any, origin: Origin) -> Any:
             f"`adapter` must be one whose weights can be merged, such as LoRA, got {config.peft_type.value} in "
             f"{origin.name}. Train a LoRA."
         )
-    adapted: Any = PeftModel.from_pretrained(model, origin.name, **origin.options)
-    # PEFT only warns of weights without a place, and the actor would be the bare model: asked again, it tells them.
-    result = adapted.load_adapter(origin.name, "default", **origin.options)
-    astray = [*result.missing_keys, *result.unexpected_keys]
-    if astray:
+    names: Any = {"key_mapping": _OLD_NAMES, **origin.options}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of weights without a place, which are looked for below
+            adapted: Any = PeftModel.from_pretrained(model, origin.name, **names)
+        # Asked again, PEFT tells what it only warned of; without a place for them, the actor would be the bare model.
+        result = adapted.load_adapter(origin.name, "default", **names)
+        astray = [*result.missing_keys, *result.unexpected_keys]
+        found = f"{len(astray)} weights without a place, such as {astray[0]!r}" if astray else ""
+    except (RuntimeError, ValueError) as error:  # other shapes, or no layer of those names
+        found = str(error)
+    if found:
         raise ActorSpecError(
-            f"`adapter` must fit the model, got {len(astray)} weights in {origin.name} without a place, such as "
-            f"{astray[0]!r}. Check which model it was trained on: {config.base_model_name_or_path!r}."
+            f"`adapter` must fit the model, got one of {config.base_model_name_or_path!r} in {origin.name}. Load the "
+            f"model that it was trained on. PEFT found: {found}"
         )
     return adapted.merge_and_unload()
