@@ -14,13 +14,14 @@ import argparse
 import gzip
 import io
 import json
+import multiprocessing
 import os
-import resource
 import shutil
 import statistics
 import struct
 import tarfile
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -212,8 +213,47 @@ def seconds_per_step(work: Callable[[], int]) -> float:
     return (time.perf_counter() - start) / count
 
 
-def measure(folder: Path, options: argparse.Namespace) -> tuple[str, dict[str, float]]:
-    """Median seconds per step of each way."""
+def spin(count: int = 20_000_000) -> int:
+    """Work for one core that shares nothing with anyone."""
+    return sum(range(count))
+
+
+def scaling_of_the_machine() -> float:
+    """How much two processes that share nothing get done in the time of one: what no conversion can exceed."""
+    spans = []
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        pool.map(spin, [1, 1], chunksize=1)  # both have started
+        for count in (1, 2):
+            start = time.perf_counter()
+            pool.map(spin, [20_000_000] * count, chunksize=1)
+            spans.append(time.perf_counter() - start)
+    return 2 * spans[0] / spans[1]
+
+
+def peak_rss_mb(work: Callable[[], int]) -> float:
+    """Greatest resident memory of any process that `work` spawns; 0 where there is no /proc."""
+    peak, done = 0.0, threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.05):
+            for child in multiprocessing.active_children():
+                status = Path(f"/proc/{child.pid}/status")
+                lines = status.read_text().splitlines() if status.exists() else []
+                peak = max([peak, *(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))])
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        work()
+    finally:
+        done.set()
+        watcher.join()
+    return peak
+
+
+def measure(folder: Path, options: argparse.Namespace) -> tuple[str, dict[str, float], float]:
+    """Where the screens come from, median seconds per step of each way, and the peak memory of two workers in MB."""
     origin, paths = write_shards(folder / "source", options.shards, options.steps_per_shard)
     found = survey(AitwReader(), find_files(paths[0].parent, is_shard), folder / "survey", 1, silent)
     by_convert(found, folder / "store", 1)
@@ -230,7 +270,11 @@ def measure(folder: Path, options: argparse.Namespace) -> tuple[str, dict[str, f
         "tfrecord_pixels": partial(by_tfrecord_pixels, some),
     }
     turns = [{name: seconds_per_step(way) for name, way in ways.items()} for _ in range(options.repeats)]
-    return origin, {name: statistics.median(turn[name] for turn in turns) for name in ways}
+    return (
+        origin,
+        {name: statistics.median(turn[name] for turn in turns) for name in ways},
+        peak_rss_mb(ways["convert_2"]),
+    )
 
 
 TITLES = {
@@ -254,13 +298,12 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        origin, seconds = measure(Path(folder), options)
+        origin, seconds, peak = measure(Path(folder), options)
+    machine = statistics.median(scaling_of_the_machine() for _ in range(options.repeats))
     megabytes = WIDTH * HEIGHT * 3 / 1e6
     for name, title in TITLES.items():
         rate = 1 / seconds[name]
         print(f"{title:<50} {rate:8.0f} steps/s {rate * megabytes:8.0f} MB/s")
-    # the workers' greatest resident memory; a new process counts its parent's at its start too, so at most this
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
     ratios = {
         "ratio_stream_vs_tfrecord": seconds["tfrecord"] / seconds["stream"],
         "ratio_stream_vs_plain": seconds["plain"] / seconds["stream"],
@@ -270,6 +313,7 @@ def main() -> None:
         "ratio_survey_and_convert_vs_plain": seconds["plain"] / (seconds["survey"] + seconds["convert"]),
         "ratio_convert_vs_plain_png": seconds["plain_png"] / seconds["convert"],
         "scaling_2_cores": seconds["convert"] / seconds["convert_2"],
+        "scaling_2_cores_of_the_machine": machine,
     }
     summary = {"steps": options.shards * options.steps_per_shard, "screens": origin}
     rates = {f"{name}_steps_per_s": round(1 / value, 1) for name, value in seconds.items()}

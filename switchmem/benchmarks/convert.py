@@ -41,7 +41,7 @@ __all__ = ["Advance", "Episode", "Seen", "StepReader", "Survey", "convert", "sur
 
 FORMAT = "switchmem-chunk/1"
 CHUNKS = ".chunks"
-CHUNK_STEPS = 512  # two whole tars
+CHUNK_STEPS = 256  # a whole tar where there is one part; enough chunks for many cores
 CHUNK_BYTES = 1 << 30  # of sources, about half a minute of work, which is what a kill can cost
 
 Wanted = dict[str, tuple[str, ...]]

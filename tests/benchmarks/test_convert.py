@@ -74,13 +74,15 @@ def test_each_step_is_in_its_parts_once_in_the_order_of_the_files(expected, tmp_
 
 
 def test_tars_are_numbered_through_and_hold_256_steps(tmp_path):
-    sizes = {"a": 600, "b": 300, "c": 300, "d": 40, "e": 1}  # a chunk ends with the file that brings it to 512 steps
+    sizes = {"a": 600, "b": 300, "c": 300, "d": 40, "e": 1}  # a chunk ends with the file that brings it to 256 steps
     source = write(tmp_path / "source", {name: [f"{name} {i}" for i in range(size)] for name, size in sizes.items()})
     found = survey(LineReader(), find_files(source, lambda name: True), tmp_path / "survey", 1, lambda d, t: None)
     ids = [step_id for episode in found.episodes for step_id in episode.step_ids]
     convert(found.reader, found, {"all": ids}, tmp_path / "t", 1, lambda done, total: None)
     counts = Counter(place.shard for place in StepStore(tmp_path / "t" / "all")._places.values())
-    assert list(counts.items()) == [(f"steps-{i:05d}.tar", n) for i, n in enumerate((256, 256, 88, 256, 256, 88, 41))]
+    assert list(counts.items()) == [
+        (f"steps-{i:05d}.tar", n) for i, n in enumerate((256, 256, 88, 256, 44, 256, 44, 41))
+    ]
 
 
 @pytest.mark.parametrize("workers", [2, 3, None])
