@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,8 @@ import torch
 from torch import Tensor
 from transformers import Cache
 
-from switchmem.actors.caches import left_pad, merge_caches, select_rows
+from switchmem.actors.caches import merge_caches, reorder_rows, sharing
+from switchmem.actors.endings import Ending
 from switchmem.actors.sampling import choose
 
 
@@ -38,7 +40,7 @@ class Extension:
 def decode(
     model: Any,
     extensions: Sequence[Extension],
-    end_tokens: Tensor,
+    ending: Ending,
     keys: Tensor,
     temperature: float,
     max_new_tokens: int,
@@ -46,13 +48,12 @@ def decode(
     """Sample K answers to each prompt.
 
     Samples that have drawn the same tokens so far share one row of the batch and part where they part: an actor
-    that is sure of itself gives K answers at nearly the cost of one. A row ends with its end token. The caches
-    of the extensions are used up.
+    that is sure of itself gives K answers at nearly the cost of one. The caches of the extensions are used up.
 
     Args:
         model: the actor's.
         extensions: R prompts in all.
-        end_tokens: int64, those that end an answer.
+        ending: what ends an answer.
         keys: ``[R, K]`` int64 noise keys, rows in the order of the extensions.
         temperature: >= 0.
         max_new_tokens: the most tokens of one answer.
@@ -60,60 +61,66 @@ def decode(
     Returns:
         R lists of K answers as tokens, each with its end token where one was drawn.
     """
-    branches = _Branches(model, extensions)
     rows, samples = keys.shape
-    device = branches.logits.device
-    keys, ends = keys.flatten().to(device), end_tokens.to(device)
-    alive = torch.arange(rows * samples, device=device)
-    branch = alive // samples
-    answers: list[list[int]] = [[] for _ in range(rows * samples)]
-    for position in range(max_new_tokens):
-        tokens = choose(branches.logits[branch], temperature, keys[alive], position)
-        for sample, token in zip(alive.tolist(), tokens.tolist(), strict=True):
-            answers[sample].append(token)
-        going = ~torch.isin(tokens, ends)
-        alive, branch, tokens = alive[going], branch[going], tokens[going]
-        if len(alive) == 0 or position + 1 == max_new_tokens:
-            break
-        branch = branches.grow(branch, tokens)
+    branches = _Branches(model, extensions)
+    keys = keys.flatten()
+    alive = list(range(rows * samples))
+    branch = [sample // samples for sample in alive]
+    answers: list[list[int]] = [[] for _ in alive]
+    with branches.sharing():
+        for position in range(max_new_tokens):
+            logits = branches.logits
+            index = torch.tensor(branch, device=logits.device)
+            drawn = choose(logits, temperature, keys[alive].to(logits.device), position, index).tolist()
+            for sample, token in zip(alive, drawn, strict=True):
+                answers[sample].append(token)
+            going = [n for n, sample in enumerate(alive) if not _is_ended(answers[sample], ending)]
+            if not going or position + 1 == max_new_tokens:
+                break
+            alive = [alive[n] for n in going]
+            branch = branches.grow([(branch[n], drawn[n]) for n in going])
     return [answers[r * samples : (r + 1) * samples] for r in range(rows)]
+
+
+def _is_ended(answer: Sequence[int], ending: Ending) -> bool:
+    return answer[-1] in ending.tokens and ending.is_reached(answer)
 
 
 class _Branches:
     """The different answers so far: one row of the batch for each."""
 
     def __init__(self, model: Any, extensions: Sequence[Extension]) -> None:
-        width = max(e.mask.shape[1] for e in extensions)
         self._model = model
-        self._cache = merge_caches([e.cache for e in extensions])
-        self._mask = torch.cat([left_pad(e.mask, width, 1) for e in extensions])
+        self._cache = merge_caches([e.cache for e in extensions], [e.mask for e in extensions])
         self._positions = torch.cat([e.positions for e in extensions])
         self.logits = torch.cat([e.logits for e in extensions])
 
-    def grow(self, branch: Tensor, tokens: Tensor) -> Tensor:
+    def sharing(self) -> AbstractContextManager[None]:
+        """Around all calls of `grow`."""
+        return sharing(self._model.config.get_text_config(), self._cache)
+
+    def grow(self, drawn: Sequence[tuple[int, int]]) -> list[int]:
         """Feed every different (branch, token) once.
 
         Args:
-            branch: ``[S]`` int64, the row of each living sample.
-            tokens: ``[S]`` int64, what it has drawn.
+            drawn: of each living sample its row so far, and what it has drawn.
 
         Returns:
-            ``[S]`` int64, the new row of each sample.
+            The new row of each sample.
         """
-        vocab = self.logits.shape[-1]
-        pairs, rows = torch.unique(branch * vocab + tokens, return_inverse=True)
-        parents, new = pairs // vocab, pairs % vocab
-        if len(parents) != len(self._positions) or bool((parents[1:] == parents[:-1]).any()):
-            self._cache = select_rows(self._cache, parents)
-            self._mask, self._positions = self._mask[parents], self._positions[parents]
-        self._mask = torch.cat([self._mask, self._mask.new_ones(len(parents), 1)], 1)
+        rows = {pair: row for row, pair in enumerate(sorted(set(drawn)))}
+        parents = [branch for branch, _ in rows]
+        device = self._positions.device
+        if parents != list(range(len(self._positions))):
+            index = torch.tensor(parents)
+            reorder_rows(self._cache, index)
+            self._positions = self._positions[index.to(device)]
         self._positions = self._positions + 1
         output = self._model(
-            input_ids=new[:, None],
-            attention_mask=self._mask,
+            input_ids=torch.tensor([[token] for _, token in rows], device=device),
             position_ids=self._positions[None, :, None].expand(3, -1, 1),
             cache=self._cache,
             use_cache=True,
         )
         self.logits = output.logits[:, -1]
-        return rows
+        return [rows[pair] for pair in drawn]
