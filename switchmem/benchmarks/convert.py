@@ -18,8 +18,8 @@ from typing import Any
 
 from switchmem.benchmarks.base import DataError, DataReport, Fault
 from switchmem.benchmarks.pool import OnRead, Task, run_tasks
+from switchmem.benchmarks.shard_writer import INDEX, STEPS_PER_SHARD, ShardWriter, write_index
 from switchmem.benchmarks.sources import SourceFile
-from switchmem.benchmarks.store import STEPS_PER_SHARD, ShardWriter, write_index
 from switchmem.benchmarks.survey import (
     Advance,
     Episode,
@@ -217,7 +217,7 @@ def _finish(folder: Path, found: list[Any]) -> int:
         if path.name not in names:  # of an earlier, different conversion
             path.unlink()
     if not rows:
-        (folder / "index.json").unlink(missing_ok=True)
+        (folder / INDEX).unlink(missing_ok=True)
         folder.rmdir()
         return 0
     write_index(folder, shards, rows)
