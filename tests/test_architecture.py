@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Each room imports only from those before it. A tuple holds neighbours that may not know each other.
 CORRIDOR: tuple[tuple[str, ...], ...] = (
-    ("steps", "stages", "arguments", "resolved", "console"),
+    ("steps", "stages", "arguments", "resolved", "console", "ranks"),
     ("benchmarks",),
     ("memory",),
     ("prompts",),
@@ -21,6 +21,7 @@ CORRIDOR: tuple[tuple[str, ...], ...] = (
     ("router",),
     ("learner",),
     ("policy",),
+    ("agent",),
     ("evaluation",),
     ("report",),
     ("settings", "runs"),
@@ -39,6 +40,7 @@ WITHOUT_LIGHTNING = {
     "preference",
     "router",
     "policy",
+    "agent",
     "evaluation",
 }
 WITHOUT_TORCH = {"steps", "benchmarks"}

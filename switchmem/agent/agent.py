@@ -1,0 +1,237 @@
+"""The method in an agent's own loop: one screen in, one action out, with the memory form that suits this step."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+from torch import Tensor
+
+from switchmem.actors.spec import ActorSpec
+from switchmem.actors.turn import Turn
+from switchmem.actors.vlm import StepPrompts, VLMActor
+from switchmem.agent.decision import Decision, Stopwatch, Tokens
+from switchmem.agent.live_bank import LiveBank
+from switchmem.memory.views import Condition, query_text
+from switchmem.policy import Policy, PolicyError
+from switchmem.prompts import fingerprint as template_fingerprint
+from switchmem.steps import Action, ActionType, RecordError, Screenshot, Step, UIElement
+
+MEMORIES = (Condition.TEXT, Condition.IMAGE)
+Picture = Image.Image | Screenshot | bytes | str | Path
+"""A screenshot: a picture, or the bytes or the path of a PNG, WebP or JPEG."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown(Screenshot):
+    """A screenshot that is there as a picture already; it is never encoded."""
+
+    picture: Image.Image
+
+    def image(self) -> Image.Image:
+        return self.picture
+
+
+class SwitchMemAgent:
+    """A frozen actor that is given one retrieved demonstration, as Text or as Image, as a policy chooses.
+
+    Calls of `act` may come from several threads; they take turns. Agents in different threads must not share a loaded
+    actor. Nothing is written to the disk, and nothing is fetched from the network.
+
+    Build one with `from_pretrained`, which checks that everything belongs together.
+
+    Args:
+        policy: the router and its threshold.
+        spec: which actor; tells how prompts are built and answers are read.
+        actor: that actor, loaded.
+        bank: the demonstrations.
+        max_new_tokens: the most tokens of an answer, at least 1.
+
+    Raises:
+        PolicyError: if the policy reads a block that the actor does not have.
+    """
+
+    def __init__(
+        self, policy: Policy, spec: ActorSpec, actor: VLMActor, bank: LiveBank, max_new_tokens: int = 128
+    ) -> None:
+        if max_new_tokens < 1:
+            raise ValueError(f"`max_new_tokens` must be at least 1, got {max_new_tokens}.")
+        if not 0 <= policy.card.layer < actor.num_layers:
+            raise PolicyError(
+                f"the policy must read a block that the actor has, got block {policy.card.layer} of an actor with "
+                f"{actor.num_layers}, counted from 0. Use the actor's own policy."
+            )
+        self.policy, self.spec, self.actor, self.bank = policy, spec, actor, bank
+        self.max_new_tokens = max_new_tokens
+        self._grammar = spec.load_grammar()
+        self._lock = threading.Lock()
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        policy_dir: str | Path,
+        actor: ActorSpec,
+        bank: LiveBank,
+        *,
+        loaded: VLMActor | None = None,
+        max_new_tokens: int = 128,
+    ) -> SwitchMemAgent:
+        """An agent with a policy that a run has frozen. The actor is loaded last, so that a mismatch costs no time.
+
+        Args:
+            policy_dir: a run's ``policy`` folder, or one of the folders in it.
+            actor: which actor.
+            bank: the demonstrations.
+            loaded: that actor, where the caller has loaded it already; None loads it.
+            max_new_tokens: the most tokens of an answer, at least 1.
+
+        Raises:
+            PolicyError: if the folder holds no whole policy, or one for another actor, block, template or embedder.
+            ActorSpecError: if the actor cannot be loaded.
+        """
+        policy = Policy.load(policy_dir)
+        policy.check(
+            actor=actor.fingerprint(),
+            layer=policy.card.layer,
+            template=template_fingerprint(actor.load_template()),
+            embedder=bank.embedder.name,
+        )
+        return cls(policy, actor, loaded if loaded is not None else actor.load(), bank, max_new_tokens)
+
+    def act(
+        self,
+        goal: str,
+        screenshot: Picture,
+        ui_elements: Sequence[UIElement | Mapping[str, object]] = (),
+        *,
+        activity: str = "",
+        caption: str = "",
+        category: str | None = None,
+    ) -> Decision:
+        """Decide what to do on a screen.
+
+        Args:
+            goal: the task, not empty.
+            screenshot: of the current screen.
+            ui_elements: what the screen holds, as records or as plain values of their fields; they make the query.
+            activity: the foreground activity or app, where the bank's steps have one.
+            caption: a description of the page, where the bank's steps have one.
+            category: when given, only demonstrations of this category are retrieved.
+
+        Returns:
+            The action and why. Without a demonstration the actor acts on the state prompt, and the decision says so.
+
+        Raises:
+            RecordError: if an argument breaks a rule of `Step`, or the retrieved demonstration's record is damaged.
+            PromptError: if a prompt is longer than the actor's limit.
+            BudgetError: if what may not be left out of the demonstration's textual screen exceeds `state_tokens`.
+        """
+        with self._lock:
+            watch = Stopwatch()
+            step = live_step(goal, screenshot, ui_elements, activity, caption)
+            watch.lap("preprocessing")
+            hit = self.bank.find(query_text(step), category)
+            if hit is None:
+                watch.lap("retrieval")
+                return self._act_alone(step, watch)
+            demo = self.bank.step(hit.step_id)
+            batch = self._candidates(step, demo)
+            watch.lap("retrieval")
+            turn = self._turn(step, demo)
+            watch.lap("preprocessing")
+            batch["state"] = turn.read_state(self.policy.card.layer)[None]
+            watch.lap("state", turn.device)
+            (condition,), r = self.policy.route(batch)
+            watch.lap("routing")
+            return self._decide(step, turn, condition, watch, float(r), hit.step_id, hit.cosine)
+
+    def _act_alone(self, step: Step, watch: Stopwatch) -> Decision:
+        turn = self._turn(step, None)
+        watch.lap("preprocessing")
+        return self._decide(step, turn, Condition.NONE, watch, math.nan, None, math.nan)
+
+    def _turn(self, step: Step, demo: Step | None) -> Turn:
+        prompts = self.spec.prompts(step, demo, MEMORIES if demo is not None else (), self.actor)
+        return Turn(self.actor, StepPrompts(step.step_id, prompts))
+
+    def _candidates(self, step: Step, demo: Step) -> dict[str, Tensor]:
+        """What the router reads beside the state, ``[1, E]`` each."""
+        text, image = self.bank.candidates(demo)
+        batch = {"text": text[None], "image": image[None]}
+        if self.policy.card.target == "basic":  # the only router that reads them
+            batch["instruction"] = self.bank.embedder.texts([step.instruction])
+            batch["screenshot"] = self.bank.embedder.multimodal([("", step.screenshot.image())])
+        return batch
+
+    def _decide(
+        self,
+        step: Step,
+        turn: Turn,
+        condition: Condition,
+        watch: Stopwatch,
+        r: float,
+        memory: str | None,
+        cosine: float,
+    ) -> Decision:
+        extension = turn.open(condition)
+        watch.lap("memory" if memory is not None else "state", turn.device)
+        answer, drawn = turn.answer(extension, self.max_new_tokens)
+        parsed = self._grammar.parse(answer, (step.screenshot.width, step.screenshot.height))
+        watch.lap("decoding")
+        whole, state = turn.length(condition), turn.length(Condition.NONE)
+        shared = turn.shared if memory is not None else state
+        return Decision(
+            action=parsed.action,
+            reason=parsed.reason,
+            answer=answer,
+            condition=condition,
+            r=r,
+            threshold=self.policy.threshold,
+            memory=memory,
+            cosine=cosine,
+            timings=watch.timings(),
+            tokens=Tokens(shared, state - shared, whole - shared, drawn),
+        )
+
+
+def live_step(
+    goal: str,
+    screenshot: Picture,
+    ui_elements: Sequence[UIElement | Mapping[str, object]],
+    activity: str = "",
+    caption: str = "",
+) -> Step:
+    """The current screen as a record; see `SwitchMemAgent.act`."""
+    picture = _picture(screenshot)
+    elements = tuple(e if isinstance(e, UIElement) else UIElement.from_dict(e) for e in ui_elements)
+    return Step(
+        benchmark="live",
+        episode_id="live",
+        index=0,
+        instruction=goal,
+        screenshot=_Shown(b"", *picture.size, picture),
+        elements=elements,
+        action=Action(ActionType.WAIT),  # records have one; no prompt and no query shows that of the current step
+        activity=activity,
+        caption=caption,
+    )
+
+
+def _picture(screenshot: Picture) -> Image.Image:
+    if isinstance(screenshot, Image.Image):
+        return screenshot.convert("RGB")
+    if isinstance(screenshot, Screenshot):
+        return screenshot.image()
+    if isinstance(screenshot, (str, Path)):
+        try:
+            screenshot = Path(screenshot).read_bytes()
+        except OSError as error:
+            raise RecordError(
+                f"`screenshot` must be a picture, or the bytes or the path of one, got a path that cannot be read: "
+                f"{error}."
+            ) from error
+    return Screenshot.from_bytes(screenshot).image()
