@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 import sys
 import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from switchmem.benchmarks import Benchmark, get_benchmark
 from switchmem.benchmarks.store import shard
-from switchmem.harvest import HarvestError, HarvestPlan, HarvestWriter, Vectors, bind_settings, make_record, merge
+from switchmem.harvest import (
+    HarvestError,
+    HarvestPlan,
+    HarvestWriter,
+    Vectors,
+    bind_settings,
+    end_writing,
+    make_record,
+    merge,
+)
 from switchmem.harvest.record import Observed, Reader
 from switchmem.memory.retrieval import StepWithMemory
+from switchmem.ranks import Ranks
+from switchmem.stages import WriteError
 
 
 class HashedActor(Protocol):
@@ -39,7 +52,8 @@ class HiddenStateHarvester(Callback):
     """Parses, scores and keeps every observation; at the end, checks that each step is there exactly once.
 
     What to harvest, and where to, is the data module's `harvest_plan`. Each rank writes shards of its own; a run that
-    was killed goes on where it stopped. The same callback serves the sampled and the greedy pass.
+    was killed goes on where it stopped. When one rank ends, the others write what they have and end too. The same
+    callback serves the sampled and the greedy pass.
 
     Args:
         records_per_shard: records after which a shard is written, at least 1.
@@ -47,8 +61,9 @@ class HiddenStateHarvester(Callback):
         progress_seconds: seconds between two lines about the progress, where no progress bar is shown.
 
     Raises:
-        HarvestError: if the data module has no plan, the folder belongs to other settings, the actor's parameters
-            changed, or steps are missing or there twice at the end.
+        HarvestError: if the data module has no plan, the folder belongs to other settings or cannot be written, the
+            actor's parameters changed, or steps are missing or there twice at the end.
+        RanksError: if the ranks cannot reach each other.
     """
 
     def __init__(
@@ -59,7 +74,12 @@ class HiddenStateHarvester(Callback):
         self.records_per_shard, self.flush_seconds = records_per_shard, flush_seconds
         self.progress_seconds = progress_seconds
         self._writer: HarvestWriter | None = None
+        self._ranks: Ranks | None = None
         self._benchmarks: dict[str, Benchmark] = {}
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Meet the other ranks, before the actor is loaded: that may take long, or fail on one of them."""
+        self._ranks = Ranks.join(trainer, f"harvest of {plan_of(trainer).part}", self._keep)
 
     def on_predict_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Tie the folder to the actor and its settings, and open this rank's writer."""
@@ -99,10 +119,12 @@ class HiddenStateHarvester(Callback):
             self._writer.append(record)
             self._progress.unparsable += sum(r is not None for reasons in record.reasons.values() for r in reasons)
         self._progress.advance(len(batch))
+        if trainer.received_sigterm:  # Lightning's predict loop takes note of the signal and goes on
+            raise SIGTERMException
 
     def on_predict_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Check the actor, wait for all ranks, and write the manifest."""
-        assert self._writer is not None
+        assert self._writer is not None and self._ranks is not None
         self._writer.flush()
         now = _as_frozen(pl_module).actor.parameters_hash()
         if now != self._hash:
@@ -110,16 +132,29 @@ class HiddenStateHarvester(Callback):
                 f"the actor's parameters must not change during a harvest, got hash {self._hash} before and {now} "
                 f"after. Delete {self._plan.folder} and look for what trains the actor."
             )
-        trainer.strategy.barrier("harvest written")
-        # Every rank checks, so that an error stops all of them instead of leaving some to wait; one writes.
+        # Not the strategy's barrier: its timeout would end the ranks that had the quicker steps.
+        self._ranks.wait("harvest written")
         manifest = merge(self._plan.folder, self._plan.expected_ids, self._plan.skipped, trainer.is_global_zero)
-        trainer.strategy.barrier("harvest merged")
+        self._ranks.wait("harvest merged")
+        self._ranks.leave()
+        end_writing(self._plan.folder)
         self._writer = None
         if trainer.is_global_zero:
             self._progress.summary(manifest)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Keep what has been observed so far."""
+        """Keep what has been observed so far, and tell the other ranks why this one stops."""
+        try:
+            if not isinstance(exception, WriteError):  # that cannot be written either
+                self._keep()
+        finally:
+            if self._writer is not None:
+                end_writing(self._writer.folder)
+            if self._ranks is not None:
+                told, status = stopped(exception)
+                self._ranks.fail(told, status)
+
+    def _keep(self) -> None:
         if self._writer is not None:
             self._writer.flush()
 
@@ -175,6 +210,13 @@ class Progress:
             who = f" rank {self._rank} of {self._world}:" if self._world > 1 else ""
             sys.stdout.write(f"harvest of {self._plan.part}:{who} {text}\n")
             sys.stdout.flush()
+
+
+def stopped(exception: BaseException) -> tuple[str, int]:
+    """What the other ranks are told of an exception, and the exit status that goes with it."""
+    if isinstance(exception, SIGTERMException):
+        return "was stopped by SIGTERM.", 128 + signal.SIGTERM
+    return f"stops: {str(exception) or type(exception).__name__}", 1
 
 
 def plan_of(trainer: Trainer) -> HarvestPlan:

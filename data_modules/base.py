@@ -19,7 +19,7 @@ from data_modules.parts import BANKS, REPORT, Part, PartSteps, load_report, open
 from switchmem.benchmarks.base import DataError, DataReport
 from switchmem.benchmarks.store import StepStore
 from switchmem.console import progress
-from switchmem.harvest import HarvestPlan, note_damaged
+from switchmem.harvest import HarvestPlan, note_damaged, wait_for_writers
 from switchmem.memory.bank import Bank
 from switchmem.memory.embedder import Embedder, HashingEmbedder
 from switchmem.memory.embeddings import EmbeddingJob, Embeddings
@@ -281,6 +281,7 @@ class StepsDataModule(LightningDataModule):
         """Prepare the selected part; Lightning calls this on one process per machine."""
         if self._selected is not None:
             self.prepare_memory(self._selected[0])
+            wait_for_writers(self._selected[1])
 
     def setup(self, stage: str) -> None:
         """Look up what is harvested already; Lightning's barriers around it let no rank write before all looked."""

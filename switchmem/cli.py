@@ -37,11 +37,12 @@ from switchmem.console import is_first_rank, muted, quiet, say
 from switchmem.expected import EXPECTED, explained
 from switchmem.learner import RouterModule
 from switchmem.pipeline import Study, Workshop, best_checkpoint, validated
+from switchmem.ranks import end_with_launcher, forget_launcher, mark_launcher
 from switchmem.resolved import differing, ignored_by_test, router_settings
 from switchmem.router import Target
 from switchmem.runs import RunError, RunFolder, release_folders
 from switchmem.settings import MemorySettings, RunSettings, StudySettings
-from switchmem.stages import Stages
+from switchmem.stages import UNWRITABLE, Stages, unwritable
 
 SECTIONS: dict[str, type] = {
     "actor": ActorSpec,
@@ -169,6 +170,14 @@ class SwitchMemCLI(LightningCLI):
         if not path.is_file():
             known = ", ".join(sorted(str(p) for p in self.run_folder.checkpoints.glob("*.ckpt"))) or "none"
             raise RunError(f"`--ckpt_path` must be a file or 'last', got {name!r} ({path}). This run has: {known}.")
+        try:
+            if "hyper_parameters" not in torch.load(path, map_location="meta", weights_only=True):
+                raise ValueError("it has no hyperparameters")
+        except Exception as error:  # whatever unpickling garbage comes upon
+            raise RunError(
+                f"`--ckpt_path` must be a checkpoint that a `fit` of this project wrote, got {path}: "
+                f"{str(error).partition(chr(10))[0] or type(error).__name__}. Leave it out to train afresh."
+            ) from error
         return str(path)
 
     # --- before anything is built ---
@@ -396,6 +405,8 @@ def main(args: ArgsType = None) -> int:
     Returns:
         The exit status: 0, or 1 after an error that its message explains, or 143 after SIGTERM.
     """
+    mark_launcher()
+    end_with_launcher()
     try:
         with muted():
             SwitchMemCLI(args)
@@ -408,6 +419,12 @@ def main(args: ArgsType = None) -> int:
             raise
         sys.stderr.write(f"error: {told}\n")
         return 1
+    except OSError as error:
+        if error.errno not in UNWRITABLE or not isinstance(error.filename, str):
+            raise
+        sys.stderr.write(f"error: {unwritable(Path(error.filename), error)}\n")
+        return 1
     finally:
         release_folders()
+        forget_launcher()
     return 0

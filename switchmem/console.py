@@ -6,6 +6,7 @@ Warnings are muted one by one and each with its reason; everything else comes th
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 import warnings
@@ -36,7 +37,8 @@ Advance = Callable[[float, float], None]
 def is_first_rank() -> bool:
     """Whether this process writes what all ranks share."""
     rank: int = getattr(rank_zero_only, "rank", 0)
-    return rank == 0
+    # Until there is a Trainer, Lightning takes the first process of every further machine for the first of all.
+    return rank == 0 and os.environ.get("NODE_RANK", "0") == "0"
 
 
 @rank_zero_only

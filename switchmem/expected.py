@@ -16,6 +16,7 @@ from switchmem.memory.retrieval import RetrievalError
 from switchmem.policy import PolicyError
 from switchmem.preference import PreferenceError
 from switchmem.prompts import PromptError
+from switchmem.ranks import RanksError
 from switchmem.runs import RunError
 from switchmem.settings import SettingsError
 from switchmem.stages import StageError
@@ -34,6 +35,7 @@ EXPECTED = (
     PolicyError,
     PreferenceError,
     PromptError,
+    RanksError,
     RecordError,
     RetrievalError,
     RunError,

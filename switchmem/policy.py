@@ -20,14 +20,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from switchmem.memory.views import Condition
 from switchmem.router import Batch, PairwiseRouter, Target, router_inputs
-from switchmem.stages import write_json
+from switchmem.stages import check_files, digest_of, fingerprint, write_json
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Values = ArrayLike | torch.Tensor
 """A tensor on the CPU, an array or a list."""
 
-_FORMAT = "switchmem.policy/1"
+_FORMAT = "switchmem.policy/2"
+_ROUTER = ("model.safetensors", "config.json")
 
 
 class PolicyError(ValueError):
@@ -244,20 +245,25 @@ class Policy:
         card = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(self.card).items()}
         # JSON has no infinity, so it is kept as the text that `float` reads
         threshold = self.threshold if math.isfinite(self.threshold) else str(self.threshold)
-        write_json(folder / "policy.json", {"format": _FORMAT, "threshold": threshold, "card": card})
+        values = {"format": _FORMAT, "threshold": threshold, "card": card}
+        values["digests"] = {name: digest_of(folder / name) for name in _ROUTER}
+        write_json(folder / "policy.json", {**values, "digest": fingerprint(values)})
 
     @classmethod
     def load(cls, folder: str | Path) -> Policy:
         """Inverse of `save`.
 
         Raises:
-            PolicyError: if a file is missing, damaged or of another format.
+            PolicyError: if a file is missing, damaged, altered or of another format.
         """
         folder = Path(folder)
         try:
             values: dict[str, Any] = json.loads((folder / "policy.json").read_text(encoding="utf-8"))
             if values["format"] != _FORMAT:
                 raise ValueError(f"format {values['format']!r} is not {_FORMAT!r}")
+            if values.pop("digest") != fingerprint(values):
+                raise ValueError("policy.json was altered")
+            check_files(folder, {name: values["digests"][name] for name in _ROUTER}, "")
             card = {k: v for k, v in values["card"].items() if v is not None}
             policy = cls(PairwiseRouter.from_pretrained(folder), float(values["threshold"]), PolicyCard(**card))
             if policy.card.target not in get_args(Target) or math.isnan(policy.threshold):

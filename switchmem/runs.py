@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
 
-from switchmem.stages import write_json
+from switchmem.stages import lock_file, make_folder, unwritable, write_json, write_whole
 
 PACKAGES = (
     "switchmem",
@@ -68,13 +68,18 @@ class RunFolder:
 
         Raises:
             RunError: if another process is at work in it.
+            WriteError: if it cannot be written.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         if self.path in _HELD:
             return
-        handle = (self.path / ".lock").open("a")
+        path = self.path / ".lock"
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            handle = path.open("a")
+        except OSError as error:
+            raise unwritable(path, error) from error
+        try:
+            lock_file(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             handle.close()
             raise RunError(
@@ -96,12 +101,12 @@ class RunFolder:
         Returns:
             Where the earlier run went, or None if nothing had to move.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path)
         path = self.file("config", command, "yaml")
         moved = None
         if command == "fit" and path.is_file() and path.read_text(encoding="utf-8") != config:
             moved = self._set_aside()
-        path.write_text(config, encoding="utf-8")
+        write_whole(path, config.encode())
         return moved
 
     def _set_aside(self) -> Path:

@@ -14,16 +14,27 @@ killed run goes on where it stopped. `stage.json` names every input in clear.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
+import logging
 import os
+import secrets
+import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+_log = logging.getLogger(__name__)
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""Errors of a full disk, or of a user's or a process's share of it."""
+UNWRITABLE = FULL | {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR}
+"""Errors of a place that cannot be written."""
 
 CODE_FORMAT = 1
 """Version of what stages write. Raise it when a stage's files change meaning, and old stages are left alone."""
@@ -31,6 +42,10 @@ CODE_FORMAT = 1
 
 class StageError(ValueError):
     """A stage folder does not hold what its name promises."""
+
+
+class WriteError(StageError):
+    """Something cannot be written; nothing that was finished before is touched."""
 
 
 def fingerprint(value: Any) -> str:
@@ -50,10 +65,85 @@ def fingerprint(value: Any) -> str:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON under a temporary name and rename it, so that no reader ever sees half a file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    """Write readable JSON; see `write_whole`."""
+    write_whole(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file under a temporary name, to the disk, and rename it: a reader sees all of it or nothing.
+
+    Args:
+        path: the file; its folder exists.
+        data: its content.
+
+    Raises:
+        WriteError: if that fails, as on a full disk. What was at `path` before is still there.
+    """
+    # not by process id alone: on two machines that share the folder it may be the same
+    partial = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        with suppress(OSError):  # the folder itself may be what is missing
+            partial.unlink(missing_ok=True)
+        raise unwritable(path, error, len(data)) from error
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder, unless it is there.
+
+    Raises:
+        WriteError: if that fails.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def unwritable(path: Path, error: OSError, size: int | None = None) -> WriteError:
+    """What to tell of a failed write, and what to do about it.
+
+    Args:
+        path: what was to be written.
+        error: why it was not.
+        size: of it, in bytes.
+    """
+    found = error.strerror or str(error)
+    if error.errno in FULL:
+        needed = "" if size is None else f" for the {size:,} bytes of {path.name}"
+        with suppress(OSError):
+            found += f" ({shutil.disk_usage(path.parent).free:,} bytes free)"
+        return WriteError(
+            f"{path.parent} must have space{needed}, got: {found}. Make space and run the same command again: what was "
+            "finished is kept."
+        )
+    return WriteError(
+        f"{path} must be writable, got: {found}. Let this user write there, or choose other folders with --run.dir and "
+        "--run.stages_dir. What was finished is kept."
+    )
+
+
+def lock_file(handle: IO[Any], operation: int) -> None:
+    """`fcntl.flock`; goes on without where the file system has no locks, and says so.
+
+    Raises:
+        BlockingIOError: if the lock is taken and `operation` does not wait.
+    """
+    try:
+        fcntl.flock(handle, operation)
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK):
+            raise
+        _log.warning(
+            "%s lies on a file system without locks (%s): make sure that one command at a time works there.",
+            Path(handle.name).parent,
+            error.strerror,
+        )
 
 
 @dataclass(frozen=True)
@@ -105,13 +195,27 @@ class Stage:
 
     def begin(self) -> Path:
         """Create the folder and name the inputs in it; earlier unfinished work stays for resuming."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         write_json(self.folder / "stage.json", self._facts(complete=False))
         return self.folder
 
-    def finish(self, **facts: Any) -> None:
-        """Mark the stage as complete, with some facts for the reader (counts, seconds)."""
-        write_json(self.folder / "stage.json", {**self._facts(complete=True), "facts": facts})
+    def finish(self, *files: str, **facts: Any) -> None:
+        """Mark the stage as complete, with some facts for the reader (counts, seconds).
+
+        Args:
+            *files: names of files in the folder whose content `check` is to vouch for.
+            **facts: plain JSON values.
+        """
+        digests = {name: digest_of(self.folder / name) for name in files}
+        write_json(self.folder / "stage.json", {**self._facts(complete=True), "digests": digests, "facts": facts})
+
+    def check(self) -> None:
+        """Whether the files that `finish` was given are as they were then.
+
+        Raises:
+            StageError: if one is missing or altered.
+        """
+        check_files(self.folder, self.read().get("digests", {}), f"Remove {self.folder}; it is made again.")
 
     def _facts(self, complete: bool) -> dict[str, Any]:
         return {
@@ -128,9 +232,18 @@ class Stage:
 
         Runs of one sweep share stages, so the second one waits here and then finds the stage complete.
         """
-        self.root.mkdir(parents=True, exist_ok=True)
-        with open(self.root / f".{self.key}.lock", "a") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        make_folder(self.root)
+        path = self.root / f".{self.key}.lock"
+        try:
+            handle = path.open("a")
+        except OSError as error:
+            raise unwritable(path, error) from error
+        with handle:
+            try:
+                lock_file(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                _log.warning("Waiting for another process that works on %s.", self.folder)
+                lock_file(handle, fcntl.LOCK_EX)
             yield
 
 
@@ -138,6 +251,24 @@ def digest_of(path: Path) -> str:
     """32 hexadecimal digits that change with any byte of a file."""
     with path.open("rb") as file:
         return file_digest(file, "blake2b").hexdigest()[:32]
+
+
+def check_files(folder: Path, digests: Mapping[str, str], advice: str) -> None:
+    """Compare files with what `digest_of` gave when they were written.
+
+    Args:
+        folder: where they lie.
+        digests: by name.
+        advice: what to do if they differ; a sentence.
+
+    Raises:
+        StageError: if one is missing or altered.
+    """
+    for name, digest in digests.items():
+        path = folder / name
+        if not path.is_file() or digest_of(path) != digest:
+            found = "other content" if path.is_file() else "no file"
+            raise StageError(f"{path} must be as it was written, got {found}. {advice}")
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from switchmem.harvest.plan import HarvestPlan
 from switchmem.harvest.reader import Harvest, merge
 from switchmem.harvest.record import HarvestError, Record, Vectors, make_record
 from switchmem.harvest.shards import HarvestWriter, bind_settings, done_ids
+from switchmem.harvest.writing import begin_writing, end_writing, wait_for_writers
 
 __all__ = [
     "Harvest",
@@ -17,10 +18,13 @@ __all__ = [
     "HarvestWriter",
     "Record",
     "Vectors",
+    "begin_writing",
     "bind_settings",
     "done_ids",
+    "end_writing",
     "make_record",
     "merge",
     "note_damaged",
     "read_damaged",
+    "wait_for_writers",
 ]

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 
 from switchmem.harvest.shards import write_json
+from switchmem.stages import make_folder
 
 
 def note_damaged(folder: Path, step_id: str, reason: str) -> None:
@@ -20,7 +21,7 @@ def note_damaged(folder: Path, step_id: str, reason: str) -> None:
         step_id: of the step.
         reason: what was found, and where.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     key = hashlib.blake2b(step_id.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     write_json(folder / f"damaged-{key}.json", {"step_id": step_id, "reason": reason})
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from switchmem.harvest.damaged import forget_damaged
 from switchmem.harvest.shards import done_ids
+from switchmem.harvest.writing import begin_writing
 from switchmem.memory.embedder import Embedder
 
 
@@ -37,11 +38,14 @@ class HarvestPlan:
     ) -> HarvestPlan:
         """Look up what is done already, and forget which records were damaged in an earlier pass.
 
-        No rank may write before every rank has looked, or their shares differ.
+        No rank may write before every rank has looked, or their shares differ. This process counts as a writer from
+        now on, see `wait_for_writers`.
 
         Raises:
             HarvestError: if a finished shard is damaged.
+            WriteError: if nothing can be written beside the folder.
         """
+        begin_writing(folder)
         forget_damaged(folder)
         done = done_ids(folder)
         todo = tuple(step_id for step_id in expected_ids if step_id not in done)

@@ -53,7 +53,7 @@ def merge(
         found = ", ".join(f"{len(ids)} {what} (first {ids[0]!r})" for what, ids in problems.items() if ids)
         raise HarvestError(
             f"{folder} must hold each of {len(expected)} steps once, got {sum(counts.values())} records: {found}. "
-            "Missing steps: run again, finished ones are kept. Otherwise delete the folder and harvest again."
+            f"{_way_out(shards, problems)}"
         )
     manifest = {
         "records": len(counts),
@@ -65,9 +65,27 @@ def merge(
     }
     if write:
         write_json(folder / MANIFEST, manifest)
-        for leftover in folder.glob(".rank-*.tmp"):  # of runs that were killed while they wrote
+        for leftover in folder.glob(".*.tmp"):  # of runs that were killed while they wrote
             leftover.unlink()
     return manifest
+
+
+def _way_out(shards: Sequence[Shard], problems: Mapping[str, Sequence[str]]) -> str:
+    """What to do about steps that are missing, twice or foreign, without losing more than must be."""
+    seen: set[str] = set()
+    extra = []
+    foreign = set(problems["not expected"])
+    for shard in shards:
+        ids = {row["step_id"] for row in shard.rows}
+        if ids & (seen | foreign):
+            extra.append(shard.name)
+        seen |= ids
+    if not extra:
+        return "Run the same command again: finished steps are kept."
+    return (
+        f"Delete {', '.join(extra)} there (.json and .safetensors) and run the same command again: all other steps are "
+        "kept."
+    )
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from switchmem.harvest.record import HarvestError, Record
+from switchmem.stages import make_folder, write_whole
 
 SETTINGS = "settings.json"
 
@@ -55,13 +56,8 @@ class Shard:
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    """Write JSON under a temporary name, to the disk, and rename it: a reader sees all of it or nothing."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with partial.open("w", encoding="utf-8") as file:
-        json.dump(values, file, ensure_ascii=True, allow_nan=False)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    """Write JSON; see `write_whole`. ASCII, since ids and answers may be no valid Unicode."""
+    write_whole(path, json.dumps(dict(values), ensure_ascii=True, allow_nan=False).encode("ascii"))
 
 
 def file_digest(path: Path) -> str:
@@ -104,8 +100,9 @@ def bind_settings(folder: Path, settings: Mapping[str, Any]) -> None:
 
     Raises:
         HarvestError: if the folder was started with other settings.
+        WriteError: if it cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     path = folder / SETTINGS
     if not path.is_file():
         write_json(path, dict(settings))
@@ -136,6 +133,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
 class HarvestWriter:
     """Appends records to a harvest folder; each rank has a writer and shards of its own.
 
+    `flush` may be called from any thread.
+
     Args:
         folder: the harvest folder; created if needed.
         rank: of this process, from 0.
@@ -144,6 +143,7 @@ class HarvestWriter:
 
     Raises:
         HarvestError: if `records_per_shard` is out of range, or a record's tensors differ in name or shape.
+        WriteError: if a shard cannot be written; its records are kept for another `flush`.
     """
 
     def __init__(self, folder: Path, rank: int = 0, records_per_shard: int = 64, flush_seconds: float = 60.0) -> None:
@@ -151,12 +151,13 @@ class HarvestWriter:
             raise HarvestError(f"`records_per_shard` must be at least 1, got {records_per_shard}.")
         self.folder, self.rank = folder, rank
         self.records_per_shard, self.flush_seconds = records_per_shard, flush_seconds
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         numbers = [int(p.stem.rsplit("-", 1)[1]) for p in folder.glob(f"rank-{rank:03d}-*.json")]
         self._next = max(numbers, default=-1) + 1
         self._records: list[Record] = []
         self._since = 0.0
         self._shapes: dict[str, tuple[int, ...]] | None = None
+        self._lock = threading.RLock()
 
     def append(self, record: Record) -> None:
         """Keep a record; writes a shard when enough have come together."""
@@ -170,26 +171,26 @@ class HarvestWriter:
                 f"records of one harvest must have the same tensors, got {differing} (first record, this one) at "
                 f"{record.step_id!r}. Give every step the same conditions, layers and number of samples."
             )
-        if not self._records:
-            self._since = time.monotonic()
-        self._records.append(record)
-        if len(self._records) >= self.records_per_shard or time.monotonic() - self._since >= self.flush_seconds:
-            self.flush()
+        with self._lock:
+            if not self._records:
+                self._since = time.monotonic()
+            self._records.append(record)
+            if len(self._records) >= self.records_per_shard or time.monotonic() - self._since >= self.flush_seconds:
+                self.flush()
 
     def flush(self) -> None:
         """Write what has come together as a shard."""
-        if not self._records:
-            return
+        with self._lock:
+            if self._records:
+                self._write()
+
+    def _write(self) -> None:
         name = f"rank-{self.rank:03d}-{self._next:05d}"
         rows = [record.tensors() for record in self._records]
         stacked: dict[str, Tensor] = {key: torch.stack([row[key] for row in rows]) for key in rows[0]}
-        target = self.folder / f"{name}.safetensors"
-        partial = self.folder / f".{name}.{os.getpid()}.tmp"
-        save_file(stacked, partial)
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
-        facts = {"bytes": partial.stat().st_size, "digest": file_digest(partial)}
-        partial.replace(target)
+        data = save(stacked)
+        write_whole(self.folder / f"{name}.safetensors", data)
+        facts = {"bytes": len(data), "digest": hashlib.blake2b(data, digest_size=16).hexdigest()}
         write_json(self.folder / f"{name}.json", {**facts, "rows": [record.row() for record in self._records]})
         self._next += 1
         self._records = []

@@ -13,6 +13,7 @@ from switchmem.benchmarks.store import shard
 from switchmem.memory.bank import StepSource
 from switchmem.memory.embedding_shards import EmbeddingWriter
 from switchmem.memory.embeddings import Damaged, EmbeddingJob, embed, read
+from switchmem.ranks import Ranks
 from switchmem.steps import Step
 
 Chunk = list[Step | Damaged]
@@ -71,9 +72,11 @@ class EmbeddingPass(LightningModule):
         self.rows_per_shard, self.flush_seconds = rows_per_shard, flush_seconds
         self.progress_seconds = progress_seconds
         self._writer: EmbeddingWriter | None = None
+        self._ranks: Ranks | None = None
 
     def setup(self, stage: str) -> None:
         """Look up what is done; Lightning's barriers around it let no rank write before all looked."""
+        self._ranks = Ranks.join(self.trainer, "embedding", self.flush)
         self._todo = self.job.todo()
 
     def predict_dataloader(self) -> DataLoader[Chunk]:
@@ -112,11 +115,17 @@ class EmbeddingPass(LightningModule):
 
     def on_predict_end(self) -> None:
         """Wait for all ranks, check that every step is there, and finish the stage."""
+        assert self._ranks is not None
         self.flush()
-        self.trainer.strategy.barrier("embeddings written")
-        # Every rank checks, so that an error stops all of them instead of leaving some to wait; one writes.
+        self._ranks.wait("embeddings written")
         self.job.finish(write=self.trainer.is_global_zero)
-        self.trainer.strategy.barrier("embeddings finished")
+        self._ranks.wait("embeddings finished")
+        self._ranks.leave()
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the other ranks why this one stops."""
+        if self._ranks is not None:
+            self._ranks.fail(f"stops: {error}")
 
     def flush(self) -> None:
         """Keep what has been embedded so far."""
@@ -142,5 +151,8 @@ def embed_on_all_devices(job: EmbeddingJob, trainer: Trainer, num_workers: int =
     module = EmbeddingPass(job, num_workers)
     try:
         trainer.predict(module, return_predictions=False)
+    except BaseException as error:
+        module.fail(error)
+        raise
     finally:
         module.flush()

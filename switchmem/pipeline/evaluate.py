@@ -30,6 +30,7 @@ from switchmem.memory.views import Condition
 from switchmem.policy import Policy, choices
 from switchmem.preference import PreferenceEstimator
 from switchmem.runs import RunError, RunFolder
+from switchmem.stages import check_files
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,13 @@ class FrozenPolicies:
         Raises:
             RunError: if `fit` has not finished there.
             PolicyError: if a policy is damaged.
-            PreferenceError: if the estimator is.
+            PreferenceError, StageError: if the estimator is.
         """
         index = folder / "policies.json"
         if not index.is_file():
             raise RunError(f"`test` must find a frozen policy in {folder}, got none. Run `fit` with this config first.")
         values = json.loads(index.read_text(encoding="utf-8"))
+        check_files(folder, values.get("digests", {}), "Run `fit` again.")
         policies = [Policy.load(folder / row["folder"]) for row in values["policies"]]
         return cls(policies, values["training"], PreferenceEstimator.load(folder / "preference"))
 

@@ -21,8 +21,10 @@ from switchmem.policy import Policy, PolicyCard, PolicyError, choices, choose_th
 from switchmem.preference import PreferenceEstimator
 from switchmem.router import PairwiseRouter, Target
 from switchmem.runs import RunError
-from switchmem.stages import Stage, write_json
+from switchmem.stages import Stage, digest_of, write_json
 
+ESTIMATOR = ("preference/preference.safetensors", "preference/preference.json")
+"""Files of the estimator in a run's policy folder."""
 INPUTS = ("text", "image", "instruction", "screenshot")
 
 
@@ -188,6 +190,7 @@ def freeze(recipes: list[Recipe], targets: Targets, estimator: PreferenceEstimat
     estimator.save(temporary / "preference")
     training = {"n_pref": targets.n_pref, "counts": targets.counts, "probe_auroc": targets.probe_auroc}
     rows = [{"target": recipe.target, "seed": recipe.seed, "folder": recipe.name} for recipe in recipes]
-    write_json(temporary / "policies.json", {"policies": rows, "training": training})
+    digests = {name: digest_of(temporary / name) for name in ESTIMATOR}
+    write_json(temporary / "policies.json", {"policies": rows, "training": training, "digests": digests})
     shutil.rmtree(folder, ignore_errors=True)
     temporary.rename(folder)

@@ -21,6 +21,9 @@ from switchmem.preference import PreferenceError, fit_targets, layer_auroc, stab
 from switchmem.settings import StudySettings
 from switchmem.stages import Stage, write_json
 
+FILES = ("targets.safetensors", "targets.json", "preference.safetensors", "preference.json")
+"""What the stage holds."""
+
 TEXT, IMAGE = Condition.TEXT.value, Condition.IMAGE.value
 FEW = 65
 """With fewer non-tied steps than this, the estimator's PCA cannot even keep its 64 components."""
@@ -74,6 +77,7 @@ def make_targets(harvest: Harvest, settings: StudySettings, stage: Stage) -> Tar
 
     Raises:
         PreferenceError: if no step is non-tied, or all prefer the same modality. The harvest stays as it is.
+        StageError: if kept targets were altered.
     """
     pair = utilities(harvest.scores(TEXT), harvest.scores(IMAGE))
     say(describe(pair.counts, harvest))
@@ -84,7 +88,8 @@ def make_targets(harvest: Harvest, settings: StudySettings, stage: Stage) -> Tar
                 _fit(harvest, settings, folder).save(folder)
             except PreferenceError as error:
                 raise PreferenceError(f"{error} What was harvested is kept in {harvest.folder}.") from error
-            stage.finish(**pair.counts)
+            stage.finish(*FILES, **pair.counts)
+    stage.check()
     return Targets.load(stage.folder)
 
 
