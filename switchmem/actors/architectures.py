@@ -14,12 +14,10 @@ from typing import Any
 from torch import Tensor, nn
 from transformers.modeling_outputs import ModelOutput
 
+from switchmem.actors.protocol import ActorError
+
 _ATTENTION = {"full_attention", "linear_attention"}
 _KERNELS = ("fla", "causal_conv1d")
-
-
-class ActorError(RuntimeError):
-    """An actor cannot do what is asked; the message says what was found and the way out."""
 
 
 class Architecture:

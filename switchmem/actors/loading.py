@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,11 @@ import torch
 from transformers import AutoConfig, AutoImageProcessor, AutoModelForImageTextToText, AutoTokenizer
 from transformers import PreTrainedTokenizerFast as FastTokenizer
 from transformers.utils.hub import cached_file, resolve_revision
+from transformers.utils.logging import disable_progress_bar
 
-from switchmem.actors.spec import ActorSpecError
+from switchmem.actors.encoder import PromptEncoder
+from switchmem.actors.spec import DTYPES, ActorSpec, ActorSpecError
+from switchmem.actors.vlm import VLMActor
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 # Adapters of Qwen2-VL and Qwen2.5-VL that were saved by transformers before 4.52 name the parts of the model so.
@@ -82,6 +86,39 @@ class Origin:
             **self.options,
         )
         return path
+
+
+def load_actor(spec: ActorSpec) -> VLMActor:
+    """What `ActorSpec.load` loads here."""
+    if not sys.stderr.isatty():
+        disable_progress_bar()  # in a file, a bar is thousands of control characters
+    origin = _origin(spec)
+    model, facts = load_model(origin, DTYPES[spec.dtype], spec.attention), origin.facts("model")
+    if spec.adapter is not None:
+        adapter = Origin.of(spec.adapter, spec.adapter_folder(), spec.adapter_revision, "adapter_revision")
+        model, facts = merge_adapter(model, adapter), facts | adapter.facts("adapter")
+    return VLMActor(model.to(_device(spec)), _encoder(spec, origin), spec.load_template(), facts)
+
+
+def load_encoder(spec: ActorSpec) -> PromptEncoder:
+    """What `ActorSpec.load_encoder` loads."""
+    return _encoder(spec, _origin(spec))
+
+
+def _origin(spec: ActorSpec) -> Origin:
+    """What is loaded: a folder, or a hub id at one commit."""
+    return Origin.of(spec.model, spec.checked_folder(), spec.revision)
+
+
+def _encoder(spec: ActorSpec, origin: Origin) -> PromptEncoder:
+    images = load_image_processor(origin, spec.min_pixels, spec.max_pixels)
+    return PromptEncoder(load_tokenizer(origin), images, image_token(origin), spec.max_prompt_tokens)
+
+
+def _device(spec: ActorSpec) -> torch.device:
+    if spec.device != "auto":
+        return torch.device(spec.device)
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def load_tokenizer(origin: Origin) -> Any:

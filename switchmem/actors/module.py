@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import lightning as L
 import torch
 
+from switchmem.actors.protocol import Actor, ActorError, Observation, StepPrompts
 from switchmem.actors.sampling import Sampling
 from switchmem.actors.spec import ActorSpec
-from switchmem.actors.vlm import ActorError, Observation, StepPrompts, VLMActor, probe_layers
+from switchmem.actors.vlm import VLMActor, probe_layers
 from switchmem.memory.views import Condition
 from switchmem.prompts import Prompt
 
@@ -51,10 +52,10 @@ class FrozenActorModule(L.LightningModule):
         self.layers: tuple[int, ...] | None = tuple(layers) if layers is not None else None
         self.grammar, self.template = actor.load_grammar(), actor.load_template()
         self.start_hash: str | None = None
-        self._actor: VLMActor | None = None
+        self._actor: Actor | None = None
 
     @property
-    def actor(self) -> VLMActor:
+    def actor(self) -> Actor:
         """The loaded actor; it is loaded on first use."""
         if self._actor is None:
             self.configure_model()
@@ -65,8 +66,11 @@ class FrozenActorModule(L.LightningModule):
         """Load the actor, and register its weights so that the Trainer moves them to its device."""
         if self._actor is None:
             self._actor = replace(self.spec, device=self._load_device()).load()
-            self.model = self._actor.model
-            self.layers = self.layers or probe_layers(self._actor.num_layers)
+            if isinstance(self._actor, VLMActor):
+                self.model = self._actor.model
+            if self.layers is None:
+                depth = self._actor.num_layers  # 0 behind an endpoint, which shows no states
+                self.layers = probe_layers(depth) if depth else ()
 
     def _load_device(self) -> str:
         """The Trainer's device, lest every rank's weights pass through the first GPU; without a Trainer the spec's."""

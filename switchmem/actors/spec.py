@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,19 +12,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from switchmem.actors.api.endpoint import Endpoint
 from switchmem.actors.grammars.base import Grammar, get_grammar
 from switchmem.memory.budget import Budget
 from switchmem.memory.views import Condition, views_as_dict
 from switchmem.prompts import Prompt, PromptTemplate, build_prompts, fingerprint, get_template
 from switchmem.steps import Step
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the command line's parser runs these imports too, so they must be light
     from switchmem.actors.encoder import PromptEncoder
-    from switchmem.actors.loading import Origin
-    from switchmem.actors.vlm import VLMActor
+    from switchmem.actors.protocol import Actor
 
 POCKET_FOLDER = Path(__file__).parent / "pocket"
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
@@ -65,9 +64,11 @@ class ActorSpec:
         max_prompt_tokens: the most tokens of a prompt, visual ones included; None for no limit.
         state_tokens: the most tokens of a demonstration's textual screen, which is cut to them without losing the
             demonstrated element; None writes all of the screen.
+        endpoint: a chat endpoint that serves `model`; None loads the weights here.
 
     Raises:
-        ActorSpecError: if the dtype is unknown, a limit is below 1, or `min_pixels` above `max_pixels`.
+        ActorSpecError: if the dtype is unknown, a limit is below 1, `min_pixels` above `max_pixels`, or a setting is
+            given that an endpoint cannot follow.
         GrammarError: if the grammar is unknown.
         PromptError: if the template is unknown.
     """
@@ -86,10 +87,11 @@ class ActorSpec:
     max_pixels: int | None = None
     max_prompt_tokens: int | None = None
     state_tokens: int | None = None
+    endpoint: Endpoint | None = None
 
     def __post_init__(self) -> None:
-        if self.dtype not in _DTYPES:
-            raise ActorSpecError(f"`dtype` must be one of {', '.join(_DTYPES)}, got {self.dtype!r}.")
+        if self.dtype not in DTYPES:
+            raise ActorSpecError(f"`dtype` must be one of {', '.join(DTYPES)}, got {self.dtype!r}.")
         for name in ("min_pixels", "max_pixels", "max_prompt_tokens", "state_tokens"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -98,12 +100,20 @@ class ActorSpec:
             raise ActorSpecError(
                 f"`min_pixels` must be at most `max_pixels`, got {self.min_pixels} and {self.max_pixels}."
             )
+        for name in ("max_prompt_tokens", "min_pixels", "adapter"):
+            if self.endpoint is not None and getattr(self, name) is not None:
+                raise ActorSpecError(
+                    f"`{name}` must be null with an `endpoint`, got {getattr(self, name)!r}: the server holds the "
+                    "model and counts its tokens. `max_pixels` and `state_tokens` bound what it is sent."
+                )
         get_grammar(self.grammar)
         get_template(self.template)
 
     @property
     def folder(self) -> Path | None:
-        """Where the weights lie; None for a hub id."""
+        """Where the weights lie; None for a hub id, or behind an endpoint."""
+        if self.endpoint is not None:
+            return None
         if self.model == "pocket":
             return POCKET_FOLDER
         path = Path(self.model).expanduser()
@@ -148,11 +158,15 @@ class ActorSpec:
             ActorSpecError: if a local model or adapter has no files.
         """
         values: dict[str, Any] = asdict(self)
-        del values["device"]
+        del values["device"], values["endpoint"]
+        if self.endpoint is not None:
+            for name in ("revision", "dtype", "attention"):  # the server's affair
+                del values[name]
+            values["endpoint"] = self.endpoint.identity
         values.update(template=fingerprint(self.load_template()), views=views_as_dict())
-        if (folder := self._checked_folder()) is not None:
+        if (folder := self.checked_folder()) is not None:
             values.update(model=_hash_files(folder), revision=None)
-        if (folder := self._adapter_folder()) is not None:
+        if (folder := self.adapter_folder()) is not None:
             values.update(adapter=_hash_files(folder), adapter_revision=None)
         return hashlib.blake2b(json.dumps(values, sort_keys=True).encode(), digest_size=16).hexdigest()
 
@@ -163,47 +177,35 @@ class ActorSpec:
         part; pictures are always prepared by Pillow, so that they are the same on every machine.
 
         Raises:
-            ActorSpecError: if a local model has no files, or there is no chat template.
+            ActorSpecError: if a local model has no files, there is no chat template, or the actor is an endpoint.
             OSError: if a hub id cannot be fetched.
         """
-        return self._encoder(self._origin())
+        if self.endpoint is not None:
+            raise ActorSpecError(
+                f"`endpoint` must be null where prompts are tokenised here, got {self.endpoint.base_url}: a server "
+                "shows neither tokens nor template. Use the same model's own files."
+            )
+        from switchmem.actors.loading import load_encoder
 
-    def load(self) -> VLMActor:
-        """Load the actor, frozen and in evaluation mode.
+        return load_encoder(self)
+
+    def load(self) -> Actor:
+        """Load the actor, frozen and in evaluation mode; or what speaks to its endpoint.
 
         Raises:
             ActorSpecError: if a local model has no files, there is no chat template, or the adapter does not fit.
             ActorError: if the model is of no kind that the engine knows.
             OSError: if a hub id cannot be fetched.
         """
-        from transformers.utils.logging import disable_progress_bar
+        if self.endpoint is not None:
+            from switchmem.actors.api.actor import ChatActor
 
-        from switchmem.actors.loading import Origin, load_model, merge_adapter
-        from switchmem.actors.vlm import VLMActor
+            return ChatActor(self.model, self.endpoint, self.max_pixels)
+        from switchmem.actors.loading import load_actor
 
-        if not sys.stderr.isatty():
-            disable_progress_bar()  # in a file, a bar is thousands of control characters
-        origin = self._origin()
-        model, facts = load_model(origin, _DTYPES[self.dtype], self.attention), origin.facts("model")
-        if self.adapter is not None:
-            adapter = Origin.of(self.adapter, self._adapter_folder(), self.adapter_revision, "adapter_revision")
-            model, facts = merge_adapter(model, adapter), facts | adapter.facts("adapter")
-        return VLMActor(model.to(self._device()), self._encoder(origin), self.load_template(), facts)
+        return load_actor(self)
 
-    def _encoder(self, origin: Origin) -> PromptEncoder:
-        from switchmem.actors.encoder import PromptEncoder
-        from switchmem.actors.loading import image_token, load_image_processor, load_tokenizer
-
-        images = load_image_processor(origin, self.min_pixels, self.max_pixels)
-        return PromptEncoder(load_tokenizer(origin), images, image_token(origin), self.max_prompt_tokens)
-
-    def _origin(self) -> Origin:
-        """What is loaded: a folder, or a hub id at one commit."""
-        from switchmem.actors.loading import Origin
-
-        return Origin.of(self.model, self._checked_folder(), self.revision)
-
-    def _checked_folder(self) -> Path | None:
+    def checked_folder(self) -> Path | None:
         """The model's folder, None for a hub id.
 
         Raises:
@@ -212,7 +214,7 @@ class ActorSpec:
         needed = "config.json, model.safetensors, tokenizer.json and preprocessor_config.json"
         return _checked("model", self.model, self.folder, needed)
 
-    def _adapter_folder(self) -> Path | None:
+    def adapter_folder(self) -> Path | None:
         """The adapter's folder, None for a hub id or no adapter.
 
         Raises:
@@ -223,11 +225,6 @@ class ActorSpec:
         path = Path(self.adapter).expanduser()
         folder = path if path.is_dir() else None
         return _checked("adapter", self.adapter, folder, "adapter_config.json and adapter_model.safetensors")
-
-    def _device(self) -> torch.device:
-        if self.device != "auto":
-            return torch.device(self.device)
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def _checked(setting: str, name: str, folder: Path | None, needed: str) -> Path | None:

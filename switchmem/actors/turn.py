@@ -42,18 +42,18 @@ class Turn:
         return self._engine.device
 
     @torch.no_grad()
-    def read_state(self, layer: int) -> Tensor:
+    def read_state(self, *layers: int) -> Tensor:
         """Run the state prompt, and keep what the other prompts share with it.
 
         Args:
-            layer: of the block whose state is read, from 0.
+            layers: of the block whose state is read, from 0; the states of several are averaged.
 
         Returns:
             s_i, ``[D]`` float32 on the CPU.
         """
         state_prompt = self._rows[Condition.NONE]
-        self._prefixes, states = self._engine.prefill_reading(state_prompt, self.shared, self._images, [layer])
-        return states[0].cpu()
+        self._prefixes, states = self._engine.prefill_reading(state_prompt, self.shared, self._images, layers)
+        return states.mean(dim=0).cpu()
 
     @torch.no_grad()
     def open(self, condition: Condition) -> Extension:

@@ -6,57 +6,22 @@ import hashlib
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from switchmem.actors.architectures import ActorError
 from switchmem.actors.decoding import Extension
 from switchmem.actors.encoder import PromptEncoder
 from switchmem.actors.endings import Ending
 from switchmem.actors.engine import PrefixEngine
+from switchmem.actors.protocol import ActorError, Observation, StepPrompts
 from switchmem.actors.rows import ImageTable, TokenRow, shared_length
 from switchmem.actors.sampling import Sampling, noise_key
 from switchmem.memory.views import Condition
-from switchmem.prompts import DEFAULT, Prompt, PromptError, PromptTemplate
+from switchmem.prompts import DEFAULT, PromptError, PromptTemplate
 
 TURN_END = "<|im_end|>"
-
-
-@dataclass(frozen=True)
-class StepPrompts:
-    """The prompts of one step.
-
-    Args:
-        step_id: keys the noise of its samples.
-        prompts: by condition; ``NONE``, the state prompt, is always there.
-    """
-
-    step_id: str
-    prompts: Mapping[Condition, Prompt]
-
-
-@dataclass  # not frozen: Lightning rebuilds predictions field by field when it moves them to the CPU
-class Observation:
-    """What an actor showed at one step.
-
-    Args:
-        step_id: of the step.
-        state: ``[L, D]`` float32, s_i: states of the probed blocks at the last token of the state prompt.
-        shifted: by memory condition the same for that prompt, h_i^z, ``[L, D]``.
-        answers: by sampled condition K raw texts, in the order of the seeds.
-        new_tokens: by sampled condition the K numbers of tokens that were drawn, end tokens included.
-        seconds: wall time per step of the batch in which the step was observed.
-    """
-
-    step_id: str
-    state: Tensor
-    shifted: dict[Condition, Tensor]
-    answers: dict[Condition, list[str]]
-    new_tokens: dict[Condition, list[int]]
-    seconds: float
 
 
 def probe_layers(depth: int) -> tuple[int, ...]:

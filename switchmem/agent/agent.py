@@ -11,7 +11,8 @@ from pathlib import Path
 from PIL import Image
 from torch import Tensor
 
-from switchmem.actors.spec import ActorSpec
+from switchmem.actors.loading import load_actor
+from switchmem.actors.spec import ActorSpec, ActorSpecError
 from switchmem.actors.turn import Turn
 from switchmem.actors.vlm import StepPrompts, VLMActor
 from switchmem.agent.decision import Decision, Stopwatch, Tokens
@@ -60,7 +61,7 @@ class SwitchMemAgent:
     ) -> None:
         if max_new_tokens < 1:
             raise ValueError(f"`max_new_tokens` must be at least 1, got {max_new_tokens}.")
-        if not 0 <= policy.card.layer < actor.num_layers:
+        if not all(0 <= block < actor.num_layers for block in policy.card.blocks):
             raise PolicyError(
                 f"the policy must read a block that the actor has, got block {policy.card.layer} of an actor with "
                 f"{actor.num_layers}, counted from 0. Use the actor's own policy."
@@ -91,8 +92,13 @@ class SwitchMemAgent:
 
         Raises:
             PolicyError: if the folder holds no whole policy, or one for another actor, block, template or embedder.
-            ActorSpecError: if the actor cannot be loaded.
+            ActorSpecError: if the actor cannot be loaded, or is an endpoint.
         """
+        if actor.endpoint is not None:
+            raise ActorSpecError(
+                f"`actor` must run in this process to be routed by its states, got the endpoint "
+                f"{actor.endpoint.base_url}, which shows none. Load the same model's weights."
+            )
         policy = Policy.load(policy_dir)
         policy.check(
             actor=actor.fingerprint(),
@@ -100,7 +106,7 @@ class SwitchMemAgent:
             template=template_fingerprint(actor.load_template()),
             embedder=bank.embedder.name,
         )
-        return cls(policy, actor, loaded if loaded is not None else actor.load(), bank, max_new_tokens)
+        return cls(policy, actor, loaded if loaded is not None else load_actor(actor), bank, max_new_tokens)
 
     def act(
         self,
@@ -143,7 +149,7 @@ class SwitchMemAgent:
             watch.lap("retrieval")
             turn = self._turn(step, demo)
             watch.lap("preprocessing")
-            batch["state"] = turn.read_state(self.policy.card.layer)[None]
+            batch["state"] = turn.read_state(*self.policy.card.blocks)[None]
             watch.lap("state", turn.device)
             (condition,), r = self.policy.route(batch)
             watch.lap("routing")

@@ -13,10 +13,10 @@ import pytest
 from chat_server import Answer, ChatServer, completion
 from PIL import Image
 
-from switchmem.actors.api import ChatActor, ContextLengthError, RequestsFailedError
-from switchmem.actors.api_answers import AnswerCache
-from switchmem.actors.api_endpoint import Endpoint
-from switchmem.actors.api_messages import shown_size
+from switchmem.actors.api.actor import ChatActor, ContextLengthError, RequestsFailedError
+from switchmem.actors.api.answers import AnswerCache
+from switchmem.actors.api.endpoint import Endpoint
+from switchmem.actors.api.messages import shown_size
 from switchmem.actors.sampling import GREEDY, Sampling
 from switchmem.actors.spec import ActorSpec
 from switchmem.actors.vlm import ActorError, StepPrompts

@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from switchmem.actors import api_client
-from switchmem.actors.api import ChatActor, ContextLengthError, RequestsFailedError
-from switchmem.actors.api_answers import Usage
-from switchmem.actors.api_client import ChatClient
-from switchmem.actors.api_endpoint import Endpoint, EndpointError, Secret
-from switchmem.actors.api_outcomes import FailureKind
+from switchmem.actors.api import client
+from switchmem.actors.api.actor import ChatActor, ContextLengthError, RequestsFailedError
+from switchmem.actors.api.answers import Usage
+from switchmem.actors.api.client import ChatClient
+from switchmem.actors.api.endpoint import Endpoint, EndpointError, Secret
+from switchmem.actors.api.outcomes import FailureKind
 from switchmem.actors.sampling import GREEDY, Sampling
 from switchmem.actors.vlm import ActorError, StepPrompts
 from switchmem.memory.views import Condition
@@ -268,7 +268,7 @@ def test_other_refusals_are_not_taken_for_too_long():
 
 
 def test_a_huge_body_is_not_read_on(monkeypatch):
-    monkeypatch.setattr(api_client, "MAX_BODY", 100_000)
+    monkeypatch.setattr(client, "MAX_BODY", 100_000)
     with ChatServer(lambda asked: Answer(completion("x" * 5_000_000))) as server:
         caught = failures(make(server.base_url))
         assert len(server.asked) == 1

@@ -14,8 +14,8 @@ from chat_server import Answer, ChatServer, completion
 KILLED = """
 import sys
 from PIL import Image
-from switchmem.actors.api import ChatActor
-from switchmem.actors.api_endpoint import Endpoint
+from switchmem.actors.api.actor import ChatActor
+from switchmem.actors.api.endpoint import Endpoint
 from switchmem.actors.sampling import GREEDY
 from switchmem.actors.vlm import StepPrompts
 from switchmem.memory.views import Condition

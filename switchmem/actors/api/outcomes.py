@@ -13,8 +13,8 @@ from typing import Any
 
 import httpx2
 
-from switchmem.actors.api_answers import check_completion, error_text
-from switchmem.actors.api_endpoint import Secret
+from switchmem.actors.api.answers import check_completion, error_text
+from switchmem.actors.api.endpoint import Secret
 
 _MESSAGE = 500
 _TRANSIENT = frozenset({408, 409, 425, 429})

@@ -17,13 +17,13 @@ from typing import Any
 import torch
 from PIL import Image
 
-from switchmem.actors.api_answers import AnswerCache, Usage, read_answer, read_tokens
-from switchmem.actors.api_client import ChatClient, Job, Reply
-from switchmem.actors.api_endpoint import Endpoint
-from switchmem.actors.api_messages import Pictures, messages
-from switchmem.actors.api_outcomes import Failure, FailureKind
+from switchmem.actors.api.answers import AnswerCache, Usage, read_answer, read_tokens
+from switchmem.actors.api.client import ChatClient, Job, Reply
+from switchmem.actors.api.endpoint import Endpoint
+from switchmem.actors.api.messages import Pictures, messages
+from switchmem.actors.api.outcomes import Failure, FailureKind
+from switchmem.actors.protocol import ActorError, Observation, StepPrompts
 from switchmem.actors.sampling import Sampling
-from switchmem.actors.vlm import ActorError, Observation, StepPrompts
 from switchmem.memory.views import Condition
 from switchmem.prompts import escape_template_tokens
 

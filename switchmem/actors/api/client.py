@@ -17,9 +17,9 @@ from typing import Any
 
 import httpx2
 
-from switchmem.actors.api_answers import Usage
-from switchmem.actors.api_endpoint import Endpoint, Secret
-from switchmem.actors.api_outcomes import (
+from switchmem.actors.api.answers import Usage
+from switchmem.actors.api.endpoint import Endpoint, Secret
+from switchmem.actors.api.outcomes import (
     STOPPING,
     Failure,
     FailureKind,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from switchmem.actors.api_endpoint import Endpoint
+from switchmem.actors.api.endpoint import Endpoint
 
 _log = logging.getLogger(__name__)
 
