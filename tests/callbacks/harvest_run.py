@@ -8,10 +8,12 @@ import hashlib
 import sys
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import lightning as L
 import torch
+from lightning.pytorch.strategies import DDPStrategy
 from PIL import Image
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -91,11 +93,14 @@ def draw(*key, numbers=1):
 class FakeModule(L.LightningModule):
     """Everything that it returns is a function of the step, the condition and the seed."""
 
-    def __init__(self, conditions=("text", "image"), seeds=(1, 2), delay=0.0, drift=False, lose=False):
+    def __init__(
+        self, conditions=("text", "image"), seeds=(1, 2), delay=0.0, drift=False, lose=False, fail=None, slow=None
+    ):
         super().__init__()
         self.actor, self.grammar, self.layers, self.start_hash = FakeActor(), FakeGrammar(), LAYERS, None
         self.conditions, self.sampling = tuple(Condition(c) for c in conditions), FakeSampling(tuple(seeds))
         self.delay, self.drift, self.lose = delay, drift, lose
+        self.fail, self.slow = fail or {}, slow or {}  # by rank: batches before an error, seconds per batch
 
     def on_predict_start(self):
         self.start_hash = self.actor.parameters_hash()
@@ -107,7 +112,9 @@ class FakeModule(L.LightningModule):
         return draw(step_id, name, numbers=len(LAYERS) * WIDTH).reshape(len(LAYERS), WIDTH)
 
     def predict_step(self, batch, batch_idx=0):
-        time.sleep(self.delay * len(batch))
+        time.sleep(self.delay * len(batch) + self.slow.get(self.global_rank, 0.0))
+        if self.fail.get(self.global_rank) == batch_idx:
+            raise RuntimeError("out of memory")
         if self.drift:
             self.actor.weight.add_(1)
         ids = [item.step.step_id for item in batch]
@@ -140,13 +147,27 @@ def make_data(folder, steps, workers=0, batch=3):
     return data
 
 
-def run(folder, steps=12, devices=1, workers=0, batch=3, part="preference", callback=None, out="harvest", **module):
+def run(
+    folder,
+    steps=12,
+    devices=1,
+    nodes=1,
+    workers=0,
+    batch=3,
+    part="preference",
+    callback=None,
+    out="harvest",
+    timeout=60.0,
+    **module,
+):
+    several = devices * nodes > 1
     data = make_data(folder, steps, workers, batch)
     data.select(part, folder / out)
     trainer = L.Trainer(
         accelerator="cpu",
         devices=devices,
-        strategy="ddp" if devices > 1 else "auto",
+        num_nodes=nodes,
+        strategy=DDPStrategy(timeout=timedelta(seconds=timeout)) if several else "auto",
         logger=False,
         enable_checkpointing=False,
         enable_model_summary=False,
