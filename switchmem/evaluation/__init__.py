@@ -11,6 +11,7 @@ from switchmem.evaluation.results import (
     policy_table,
     policy_text,
     read_results,
+    routerless_results,
     table_rows,
     write_results,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "policy_table",
     "policy_text",
     "read_results",
+    "routerless_results",
     "routing_analyses",
     "routing_behaviour",
     "table_rows",

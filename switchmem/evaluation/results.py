@@ -89,31 +89,82 @@ def build_results(
     main = "switchmem" if "switchmem" in learned else next(iter(learned))
     rate = learned[main].image_rate if random_rate is None else random_rate
     rows = reference_rows(matrix, rate) | learned
-    comparisons = {name: _compare(matrix, row, replicates, seed) for name, row in learned.items()}
-    trajectories = len(set(matrix.trajectories))
-    deployed = {name: rows_of_policy[0][0] for name, rows_of_policy in by_seed.items()}
-    document: dict[str, Any] = _plain({
-        "benchmark": benchmark,
-        "n_steps": len(matrix),
-        "n_trajectories": trajectories,
+    deployed = {name: pairs[0][0] for name, pairs in by_seed.items()}
+    analyses = {} if facts is None else routing_analyses(matrix, deployed, main, facts, replicates, seed)
+    document = _measured(
+        matrix, rows, main, list(learned), benchmark, parse_failures, provenance, notes, (replicates, seed)
+    )
+    learning = {
         "n_pref": n_pref,
-        "parse_failures": parse_failures,
-        "policies": {n: {"score": rows[n].percent, "image_rate": rows[n].image_rate} for n in ORDER if n in rows},
-        "oracle_gap": rows["oracle"].percent - rows[matrix.best_fixed.value].percent,
-        "gap_recovered": comparisons[main]["gap_recovered"],
-        "comparison": {"policy": main, **comparisons[main]},
-        "comparisons": comparisons,
-        "win_rates": asdict(win_rates(matrix.column(Condition.TEXT), matrix.column(Condition.IMAGE))),
+        "gap_recovered": document["comparison"]["gap_recovered"],
         "probe_auroc": {str(layer): value for layer, value in sorted(probe_auroc.items())},
-        **({} if facts is None else routing_analyses(matrix, deployed, main, facts, replicates, seed)),
+        **analyses,
         "threshold": by_seed[main][0][0].threshold,
         "seeds": [routing.seed for routing, _ in by_seed[main]],
         "per_seed": [_seed_row(matrix, name, *pair) for name, pairs in by_seed.items() for pair in pairs],
+    }
+    return dict(_plain(document | learning))
+
+
+def routerless_results(
+    matrix: ScoreMatrix,
+    *,
+    benchmark: str,
+    parse_failures: int | Mapping[str, int],
+    provenance: Mapping[str, Any],
+    notes: Sequence[str] = (),
+    replicates: int = REPLICATES,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Results of an actor that shows no hidden states: what is fixed, random at 1/2 and the oracle, without a router.
+
+    The comparison is of the oracle with the best fixed condition: what a perfect choice between Text and Image would
+    add. Arguments, result and errors as of `build_results`.
+    """
+    rows = reference_rows(matrix, 0.5)
+    document = _measured(
+        matrix, rows, "oracle", ["oracle"], benchmark, parse_failures, provenance, notes, (replicates, seed)
+    )
+    nothing: dict[str, Any] = {
+        "n_pref": None,
+        "gap_recovered": None,
+        "probe_auroc": {},
+        "threshold": None,
+        "seeds": [],
+        "per_seed": [],
+    }
+    return dict(_plain(document | nothing))
+
+
+def _measured(
+    matrix: ScoreMatrix,
+    rows: Mapping[str, PolicyRow],
+    main: str,
+    compared: Sequence[str],
+    benchmark: str,
+    parse_failures: int | Mapping[str, int],
+    provenance: Mapping[str, Any],
+    notes: Sequence[str],
+    resampling: tuple[int, int],
+) -> dict[str, Any]:
+    """The part of a document that the matrix and its policies decide."""
+    replicates, seed = resampling
+    comparisons = {name: _compare(matrix, rows[name], replicates, seed) for name in compared}
+    trajectories = len(set(matrix.trajectories))
+    return {
+        "benchmark": benchmark,
+        "n_steps": len(matrix),
+        "n_trajectories": trajectories,
+        "parse_failures": parse_failures,
+        "policies": {n: {"score": rows[n].percent, "image_rate": rows[n].image_rate} for n in ORDER if n in rows},
+        "oracle_gap": rows["oracle"].percent - rows[matrix.best_fixed.value].percent,
+        "comparison": {"policy": main, **comparisons[main]},
+        "comparisons": comparisons,
+        "win_rates": asdict(win_rates(matrix.column(Condition.TEXT), matrix.column(Condition.IMAGE))),
         "bootstrap": {"replicates": replicates, "seed": seed, "unit": "trajectory"},
         "notes": [*notes, *_warnings(len(matrix), trajectories)],
         "provenance": provenance,
-    })  # fmt: skip
-    return document
+    }
 
 
 def _rows_by_policy(matrix: ScoreMatrix, routings: Sequence[Routing]) -> dict[str, list[tuple[Routing, PolicyRow]]]:
@@ -245,7 +296,8 @@ def _caption(results: Mapping[str, Any]) -> list[str]:
     recovered, gap = results["gap_recovered"], results["oracle_gap"]
     share = "" if recovered is None else f", {100 * recovered:.0f} % of it recovered"
     seeds = ", ".join(str(seed) for seed in results["seeds"])
-    return [f"oracle gap {gap:.2f} points{share}; router seeds {seeds}", *results["notes"]]
+    routers = f"router seeds {seeds}" if seeds else "no router: the actor shows no hidden states"
+    return [f"oracle gap {gap:.2f} points{share}; {routers}", *results["notes"]]
 
 
 def _interval(ends: Sequence[float | None]) -> str:

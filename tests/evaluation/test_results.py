@@ -19,6 +19,7 @@ from switchmem.evaluation import (
     policy_table,
     policy_text,
     read_results,
+    routerless_results,
     table_rows,
     write_results,
 )
@@ -222,3 +223,18 @@ def test_analyses_are_those_of_the_first_router_of_each_policy():
     by_hand = np.where(image, matrix.column("image"), matrix.column("text")).mean()
     assert frontier["star"]["score"] == pytest.approx(by_hand)
     assert "behaviour" not in build(matrix, routings)
+
+
+def test_without_a_router_the_oracle_is_compared():
+    matrix, _ = study()
+    facts = {"benchmark": "pocket", "parse_failures": {"text": 3}, "provenance": {}, "replicates": 500}
+    results = json.loads(json.dumps(routerless_results(matrix, **facts)))
+    assert set(results["policies"]) == {"none", "text", "image", "both", "random", "oracle"}
+    text, image = matrix.column("text"), matrix.column("image")
+    best = max(matrix.mean(c) for c in matrix.conditions)
+    assert results["comparison"]["policy"] == "oracle"
+    assert results["comparison"]["diff"] == pytest.approx(100 * (np.maximum(text, image).mean() - best))
+    assert results["policies"]["random"]["score"] == pytest.approx(50 * (text.mean() + image.mean()))
+    assert results["seeds"] == [] and "no router" in policy_text(results)
+    with pytest.raises(ResultsError, match="at least one router"):
+        build(matrix, [])
