@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from switchmem.actors.api.endpoint import EndpointError
 from switchmem.actors.grammars.base import GrammarError
+from switchmem.actors.protocol import ActorError
 from switchmem.actors.sampling import SamplingError
 from switchmem.actors.spec import ActorSpecError
 from switchmem.arguments import ArgumentsError
@@ -23,12 +25,14 @@ from switchmem.stages import StageError
 from switchmem.steps import RecordError
 
 EXPECTED = (
+    ActorError,
     ActorSpecError,
     ArgumentsError,
     BankError,
     BudgetError,
     DataError,
     EmbedderError,
+    EndpointError,
     GrammarError,
     HarvestError,
     LearnerError,
