@@ -5,6 +5,11 @@
 
 The parser reads from left to right and the later value wins, so that a flag in front of a file would be lost without a
 word. Files therefore move to the front, in the order given; flags keep their order behind them.
+
+A run's folder says what it was made with, so that it can stand for a config:
+
+    train.py report --run runs/pocket
+ -> train.py report --config runs/pocket/config.yaml --run.dir runs --run.name pocket
 """
 
 from __future__ import annotations
@@ -44,6 +49,21 @@ def find_config(name: str, folder: Path, flag: str) -> str:
     )
 
 
+def run_arguments(value: str) -> tuple[list[str], list[str]]:
+    """The config and the flags that a run's folder stands for.
+
+    Raises:
+        ArgumentsError: if it is no folder of a run.
+    """
+    folder = Path(value).absolute()
+    if not (folder / "config.yaml").is_file():
+        raise ArgumentsError(
+            f"`--run` must name the folder of a run, with its config.yaml, got {value!r}. "
+            "`fit` says at its end where it wrote; `--config NAME.yaml` finds a run by its config."
+        )
+    return ["--config", str(folder / "config.yaml")], [f"--run.dir={folder.parent}", f"--run.name={folder.name}"]
+
+
 def resolve_arguments(arguments: Sequence[str], configs: Path = CONFIGS) -> list[str]:
     """Complete bare config names and put the files first.
 
@@ -73,6 +93,10 @@ def resolve_arguments(arguments: Sequence[str], configs: Path = CONFIGS) -> list
                 if not rest:
                     raise ArgumentsError(f"`{flag}` must be followed by a file, got nothing.")
                 value = rest.pop(0)
+            if group == "run" and not value.endswith(SUFFIXES) and not value.lstrip().startswith("{"):
+                config, placed = run_arguments(value)
+                files, flags = files + config, placed + flags
+                continue
             is_file = not group or value.endswith(SUFFIXES)
             found = find_config(value, configs / (group or ""), flag) if is_file else value
             target = (groups if is_file else flags) if group else (files if command_seen else head)

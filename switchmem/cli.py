@@ -1,4 +1,4 @@
-"""The command line: ``python train.py {prepare,show,harvest,fit,test} --config pocket.yaml``.
+"""The command line: ``python train.py {prepare,show,harvest,fit,test,report} --config pocket.yaml``.
 
 LightningCLI with public hooks only. It parses, places everything that is written into one run folder, and hands over to
 `switchmem.pipeline.Study`, which holds the logic. The traps of the libraries below are met here:
@@ -37,6 +37,7 @@ from switchmem.console import is_first_rank, muted, quiet, say
 from switchmem.expected import EXPECTED, explained
 from switchmem.learner import RouterModule
 from switchmem.pipeline import Study, Workshop, best_checkpoint, validated
+from switchmem.pipeline.report import MEGABYTES, write_report
 from switchmem.ranks import end_with_launcher, forget_launcher, mark_launcher
 from switchmem.resolved import differing, ignored_by_test, router_settings
 from switchmem.router import Target
@@ -55,6 +56,9 @@ SECTIONS: dict[str, type] = {
 HARVESTER = "callbacks.HiddenStateHarvester"
 PLAIN_PROGRESS = "callbacks.PlainProgress"
 FEATURES = "data_modules.RouterFeatures"
+
+LOOKING = frozenset({"report"})
+"""Commands that read a finished run: they build neither data, model nor devices, and leave its files alone."""
 
 FAST_STEPS = 32
 """Steps of each part that a `fast_dev_run` harvests."""
@@ -98,6 +102,23 @@ class StudyTrainer(Trainer):
         """Harvest the frozen actor's states and sampled actions; trains nothing."""
         raise RunError("`harvest` must be run by `python train.py harvest`, got a bare Trainer. Use the command.")
 
+    def report(
+        self,
+        model: LightningModule,
+        datamodule: LightningDataModule | None = None,
+        pictures: int | None = None,
+        megabytes: int = MEGABYTES,
+    ) -> None:
+        """Write a tested run's results as one HTML page; needs the run's folder and stages, no model and no data.
+
+        Args:
+            model: not used.
+            datamodule: not used.
+            pictures: the most steps that carry their screens in the page; null takes as many as fit.
+            megabytes: size that the page's screens may bring it to, at least 1.
+        """
+        raise RunError("`report` must be run by `python train.py report`, got a bare Trainer. Use the command.")
+
 
 class SwitchMemCLI(LightningCLI):
     """Commands of a study.
@@ -135,6 +156,7 @@ class SwitchMemCLI(LightningCLI):
             "show": {"model", "datamodule"},
             "harvest": {"model", "datamodule"},
             "test": {"model", "dataloaders", "datamodule", "ckpt_path", "verbose", "weights_only"},
+            "report": {"model", "datamodule"},
         }
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -242,6 +264,15 @@ class SwitchMemCLI(LightningCLI):
 
     # --- building ---
 
+    def instantiate_classes(self) -> None:
+        """Build data, model and trainer; none for a run that is only looked at, whose data and devices may be gone."""
+        if self.config.subcommand not in LOOKING:
+            super().instantiate_classes()
+            return
+        self.config_init, self.model, self.datamodule = self.config, None, None
+        with quiet():
+            self.trainer = StudyTrainer(accelerator="cpu", devices=1, logger=False, enable_checkpointing=False)
+
     def instantiate_trainer(self, **kwargs: Any) -> Trainer:
         """The run's own trainer. What no run can do without comes with it, whatever lists a config has."""
         trainer = self.section.trainer
@@ -292,6 +323,8 @@ class SwitchMemCLI(LightningCLI):
 
         Only now: a command that cannot even be built leaves an earlier run where it is.
         """
+        if self.config.subcommand in LOOKING:
+            return
         self._open_run()
         section = self.config_init[self.config.subcommand]
         if section.run.threads is not None:
@@ -374,6 +407,10 @@ class SwitchMemCLI(LightningCLI):
         self._log_config()
         self.study.evaluate(self.trainer.loggers, self.provenance)
         self._say_goodbye()
+
+    def report(self, model: None, pictures: int | None = None, megabytes: int = MEGABYTES) -> None:
+        """Write the run's page."""
+        write_report(self.run_folder, self.stages, pictures, megabytes)
 
     def _check_against_fit(self) -> None:
         path = self.run_folder.file("config", "fit", "yaml")

@@ -1,0 +1,207 @@
+"""The page: results, figures and the step browser in one HTML file that asks for nothing from anywhere.
+
+A content security policy of hashes lets the page's own script and style run and nothing else, whatever a recorded
+screen says. Texts reach the page as JSON and are shown by `textContent`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from xml.etree.ElementTree import Element
+
+from switchmem.report.browser import Browser
+from switchmem.report.figures import all_figures
+from switchmem.report.markup import Child, html, node, script_json
+from switchmem.report.style import SCRIPT, STYLE
+from switchmem.report.tables import behaviour_table, paper_table, policy_table, provenance_list, seed_table
+
+Results = Mapping[str, Any]
+
+
+def render(results: Results, browser: Browser) -> str:
+    """The whole page.
+
+    Args:
+        results: of `switchmem.evaluation.read_results`.
+        browser: what the step browser shows; without steps that part says so.
+    """
+    head = node(
+        "head",
+        node("meta", charset="utf-8"),
+        node("meta", http_equiv="Content-Security-Policy", content=policy()),
+        node("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        node("meta", name="color-scheme", content="light dark"),
+        node("title", f"switchmem: {results['benchmark']}"),
+        node("style", STYLE),
+    )
+    sections = (_results(results), _figures(results), _steps(browser), _details(results))
+    body = node(
+        "body",
+        node("a", "Skip to the steps", href="#steps", class_="skip"),
+        _header(results),
+        node("main", sections),
+        _help(),
+        node("script", script_json(browser.plain()), type="application/json", id="data"),
+        node("script", SCRIPT),
+        # behind the script, so that the page works while these come in
+        _pictures(browser),
+    )
+    return "<!DOCTYPE html>\n" + html(node("html", head, body, lang="en")) + "\n"
+
+
+def policy() -> str:
+    """The content security policy: the page's own style and script by their hashes, pictures from the page itself."""
+    return "; ".join((
+        "default-src 'none'",
+        "img-src data:",
+        f"style-src {_hash(STYLE)}",
+        f"script-src {_hash(SCRIPT)}",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ))  # fmt: skip
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _pictures(browser: Browser) -> list[Element]:
+    """Base64 texts, each found by its number and decoded only when it is looked at."""
+    return [
+        node("script", base64.b64encode(picture.data).decode(), type="text/plain", id=f"picture-{n}")
+        for n, picture in enumerate(browser.pictures.values())
+    ]
+
+
+def _header(results: Results) -> Element:
+    links = (("results", "Results"), ("figures", "Figures"), ("steps", "Steps"), ("details", "Details"))
+    facts = f"{results['n_steps']:,} test steps of {results['n_trajectories']:,} trajectories"
+    return node(
+        "header",
+        node("div", node("h1", str(results["benchmark"])), node("p", facts, class_="facts"), class_="name"),
+        node("nav", (node("a", text, href=f"#{target}") for target, text in links), aria_label="Sections"),
+        node("button", "◐ system", id="theme", type="button", aria_label="Theme: system"),
+        node("button", "?", id="open-help", type="button", aria_label="Help and keys"),
+    )
+
+
+def _section(name: str, title: str, *children: Child | Sequence[Child]) -> Element:
+    heading = node("h2", title, id=f"{name}-title")
+    return node("section", heading, *children, id=name, aria_labelledby=f"{name}-title")
+
+
+def _results(results: Results) -> Element:
+    notes = node("ul", (node("li", str(note)) for note in results["notes"]), class_="notes", aria_label="Notes")
+    ours = node("div", node("h3", "This run"), notes if results["notes"] else None, policy_table(results))
+    return _section("results", "Results", node("div", ours, paper_table(), class_="beside"))
+
+
+def _figures(results: Results) -> Element:
+    shown = [
+        node("figure", node("figcaption", node("strong", f.title), " ", f.caption), f.drawing, id=f"figure-{f.name}")
+        for f in all_figures(results)
+    ]
+    return _section("figures", "Figures", node("div", shown, class_="gallery"))
+
+
+def _details(results: Results) -> Element:
+    whole = json.dumps(results, indent=1, ensure_ascii=False)
+    return _section(
+        "details",
+        "Details",
+        node("h3", "Each router seed"),
+        seed_table(results),
+        *((node("h3", "Routing along trajectories"), behaviour_table(results)) if "behaviour" in results else ()),
+        node("h3", "Where the numbers come from"),
+        provenance_list(results),
+        node("details", node("summary", "results.json"), node("pre", whole, tabindex="0", aria_label="results.json")),
+    )
+
+
+def _steps(browser: Browser) -> Element:
+    notes = node("ul", (node("li", note) for note in browser.notes), class_="notes", aria_label="What is shown")
+    if not browser.steps:
+        return _section("steps", "Steps", notes)
+    lists = node(
+        "div",
+        node("p", id="count", aria_live="polite"),
+        node("div", id="list", role="listbox", tabindex="0", aria_label="Steps"),
+        class_="side",
+    )
+    return _section(
+        "steps",
+        "Steps",
+        notes if browser.notes else None,
+        node("noscript", node("p", "The step browser needs JavaScript.")),
+        _filters(browser),
+        node("div", lists, node("article", id="detail", aria_label="The chosen step"), class_="browser"),
+    )
+
+
+def _filters(browser: Browser) -> Element:
+    groups = list(dict.fromkeys(name for step in browser.steps for name in step.groups))
+    categories = sorted({step.category for step in browser.steps if step.category})
+    types = sorted({step.action_type for step in browser.steps})
+    agreement = {
+        "differ": "Text and Image differ",
+        "text": "Text scores higher",
+        "image": "Image scores higher",
+        "tied": "tied",
+    }
+    choices = {"wrong": "wrong choice", "right": "right choice", "text": "chose Text", "image": "chose Image"}
+    return node(
+        "form",
+        node("label", "Search", node("input", type="search", id="search", autocomplete="off", spellcheck="false")),
+        _select("agreement", "Scores", agreement),
+        _select("choice", "Router", choices),
+        _select("group", "Context", {name: name for name in groups}),
+        _select("category", "Category", {name: name for name in categories}) if categories else None,
+        _select("type", "Action", {name: name for name in types}),
+        node("label", node("input", type="checkbox", id="unparsable"), "an answer unparsable", class_="check"),
+        node("button", "Clear", type="reset", id="clear"),
+        id="filters",
+        role="search",
+        aria_label="Filter steps",
+    )
+
+
+def _select(name: str, title: str, options: Mapping[str, str]) -> Element:
+    shown = [node("option", "all", value="")] + [node("option", text, value=key) for key, text in options.items()]
+    return node("label", title, node("select", shown, id=f"filter-{name}"))
+
+
+KEYS = (
+    ("j or ↓", "next step"),
+    ("k or ↑", "previous step"),
+    ("Home, End", "first and last step of the list"),
+    ("/", "search"),
+    ("Esc", "leave the search, close this"),
+    ("?", "this help"),
+)
+
+
+def _help() -> Element:
+    keys = node("dl", (child for key, what in KEYS for child in (node("dt", node("kbd", key)), node("dd", what))))
+    marks = (
+        "On the screens, a ring marks the recorded action and letters mark answers: N without a memory, T with the "
+        "text memory, I with the image memory, B with both. Arrows go from where the finger touches to where it lifts."
+    )
+    numbers = (
+        "r is the router's score and tau its frozen threshold: Image is chosen where r is at least tau. t is what the "
+        "actor's own shift says of the step; t > 0 favours Image. No policy knows t beforehand."
+    )
+    return node(
+        "dialog",
+        node("h2", "Help", id="help-title"),
+        keys,
+        node("p", "Arrow keys work while the list has the focus."),
+        node("p", marks),
+        node("p", numbers),
+        node("button", "Close", type="button", id="close-help"),
+        id="help",
+        aria_labelledby="help-title",
+    )
