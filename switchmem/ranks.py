@@ -282,9 +282,9 @@ def end_with_launcher() -> None:
     Lightning ends the other ranks when one of those that it launched dies, but nobody ends them when the launching
     process itself is killed. `mark_launcher` comes first, in that process.
     """
-    launcher = os.environ.get(LAUNCHER)
-    if launcher is not None and os.environ.get("LOCAL_RANK", "0") != "0":
-        threading.Thread(target=_watch, args=(int(launcher),), name="launcher", daemon=True).start()
+    launcher, further = os.environ.get(LAUNCHER), os.environ.get("LOCAL_RANK", "0") != "0"
+    if further and launcher not in (None, str(os.getpid())):  # its own id: torchrun or the like started it
+        threading.Thread(target=_watch, args=(int(str(launcher)),), name="launcher", daemon=True).start()
 
 
 def mark_launcher() -> None:
