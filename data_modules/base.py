@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 from lightning.pytorch import LightningDataModule
-from torch.utils.data import DataLoader, Subset
+from torch.utils.data import DataLoader
 
-from data_modules.features import RouterFeatures, SeededSampler, split_by_trajectory
+from data_modules.features import RouterFeatures, SeededBatches, split_by_trajectory
 from data_modules.pairs import HarvestStream, Pairs, load_pairs, make_pairs, part_bank
 from data_modules.parts import BANKS, REPORT, Part, PartSteps, load_report, open_part, stores_of, write_parts
 from switchmem.benchmarks.base import DataError, DataReport
@@ -78,6 +78,7 @@ class StepsDataModule(LightningDataModule):
         self.router_batch_size, self.val_fraction, self.seed = router_batch_size, val_fraction, seed
         self.stages = Stages(Path("runs") / "stages")
         self.embedder: Embedder = HashingEmbedder()
+        self.bank_fraction = 1.0
         self.features: RouterFeatures | None = None
         self._selected: tuple[str, Path, int | None] | None = None
         self._plan: HarvestPlan | None = None
@@ -122,9 +123,12 @@ class StepsDataModule(LightningDataModule):
 
     # --- stages ---
 
-    def place(self, stages: Stages, embedder: Embedder) -> None:
-        """Set where stages lie and what embeds; before anything is prepared."""
-        self.stages, self.embedder = stages, embedder
+    def place(self, stages: Stages, embedder: Embedder, bank_fraction: float = 1.0) -> None:
+        """Set where stages lie, what embeds, and which share of a bank's trajectories may be retrieved, in (0, 1].
+
+        To be called before anything is prepared.
+        """
+        self.stages, self.embedder, self.bank_fraction = stages, embedder, bank_fraction
 
     @property
     def steps_stage(self) -> Stage:
@@ -150,6 +154,7 @@ class StepsDataModule(LightningDataModule):
             "embedder": self.embedder.name,
             "same_category": part in self.same_category,
             "own_trajectory": self.own_trajectory,
+            **({} if self.bank_fraction == 1.0 else {"bank_fraction": self.bank_fraction}),
         }
         return self.stages.stage("memory", inputs)
 
@@ -235,6 +240,7 @@ class StepsDataModule(LightningDataModule):
                     part in self.same_category,
                     lambda queries, bank: self.allowed(part, queries, bank),
                     self.own_trajectory,
+                    self.bank_fraction,
                 )
 
     def part(self, name: str) -> Part:
@@ -356,16 +362,17 @@ class StepsDataModule(LightningDataModule):
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Batches of D_pref, in an order that depends on seed and epoch alone."""
-        subset = self._side(0)
-        sampler = SeededSampler(len(subset), self.seed)
-        return DataLoader(subset, batch_size=self.router_batch_size, sampler=sampler)
+        features, rows = self._side(0)
+        return DataLoader(features, batch_size=None, sampler=SeededBatches(rows, self.router_batch_size, self.seed))
 
     def val_dataloader(self) -> DataLoader[Any] | list[DataLoader[Any]]:
         """Batches of the held-out trajectories; an empty list where `val_fraction` is 0."""
-        subset = self._side(1)
-        return DataLoader(subset, batch_size=self.router_batch_size) if len(subset) else []
+        features, rows = self._side(1)
+        batches = [rows[n : n + self.router_batch_size] for n in range(0, len(rows), self.router_batch_size)]
+        return DataLoader(features, batch_size=None, sampler=batches) if batches else []
 
-    def _side(self, side: int) -> Subset[dict[str, Any]]:
+    def _side(self, side: int) -> tuple[RouterFeatures, list[int]]:
+        """The features, and the places of one side's steps in them; loaders ask for whole batches of places."""
         if self.features is None:
             raise DataError("features must be set before a router is trained, got none. Call `use_features` first.")
-        return Subset(self.features, self._sides[side])
+        return self.features, self._sides[side]

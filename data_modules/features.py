@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +18,8 @@ EMBEDDINGS = ("text", "image", "instruction", "screenshot")
 
 class RouterFeatures(Dataset[dict[str, Any]]):
     """Features and targets of ``N`` steps, held in memory.
+
+    It is indexed by the places of a whole batch: one gather for each tensor, instead of one per step and a stack.
 
     Args:
         step_ids: of the steps.
@@ -41,38 +43,47 @@ class RouterFeatures(Dataset[dict[str, Any]]):
 
     @classmethod
     def from_harvest(
-        cls, harvest: Harvest, target: Tensor, delta: Tensor, keep: Tensor | None = None, layer: int = -1
+        cls, harvest: Harvest, inputs: Mapping[str, Tensor], target: Tensor, delta: Tensor, keep: Tensor | None = None
     ) -> RouterFeatures:
         """Features of a finished harvest.
 
         Args:
             harvest: ``N`` steps.
+            inputs: what a router reads of them, by name: ``state`` [N, D] and `EMBEDDINGS` [N, E].
             target: ``[N]`` soft targets in the harvest's order; only those of kept steps are read.
             delta: ``[N]`` utility gaps in [-1, 1].
             keep: bool ``[N]``, the steps to take (D_pref for training); None takes all.
-            layer: decoder block of the state, as in `Harvest.states`.
+
+        Raises:
+            DataError: if a length differs, or a tensor is missing.
         """
         keep = torch.ones(len(harvest), dtype=torch.bool) if keep is None else keep
-        for name, values in (("target", target), ("delta", delta), ("keep", keep)):
+        missing = {"state", *EMBEDDINGS} - set(inputs)
+        if missing:
+            raise DataError(f"`inputs` must hold state and embeddings, got none for {sorted(missing)}.")
+        for name, values in {"target": target, "delta": delta, "keep": keep, **inputs}.items():
             if len(values) != len(harvest):
                 raise DataError(
                     f"`{name}` must have one entry per harvested step, got {len(values)} for {len(harvest)}."
                 )
-        tensors = {"state": harvest.states("state", layer), **{name: harvest.embeddings(name) for name in EMBEDDINGS}}
+        tensors = {name: inputs[name] for name in ("state", *EMBEDDINGS)}
         tensors |= {"target": target.float(), "delta": delta.float()}
-        kept = keep.nonzero()[:, 0].tolist()
+        rows = keep.nonzero()[:, 0]
+        kept = rows.tolist()
         return cls(
             [harvest.step_ids[i] for i in kept],
             [harvest.trajectories[i] for i in kept],
-            {name: value[keep] for name, value in tensors.items()},
+            {name: value.index_select(0, rows) for name, value in tensors.items()},
         )
 
     def __len__(self) -> int:
         return len(self.step_ids)
 
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        """One step: ``step_id`` and a row of each tensor."""
-        return {"step_id": self.step_ids[index], **{name: value[index] for name, value in self.tensors.items()}}
+    def __getitem__(self, index: Sequence[int]) -> dict[str, Any]:
+        """A batch of ``B`` steps by their places: ``step_id``, a list, and ``B`` rows of each tensor."""
+        rows = torch.as_tensor(index)
+        tensors = {name: value.index_select(0, rows) for name, value in self.tensors.items()}
+        return {"step_id": [self.step_ids[n] for n in index], **tensors}
 
     @property
     def dims(self) -> dict[str, int]:
@@ -122,24 +133,27 @@ def _lot(name: str, seed: int) -> str:
     return hashlib.blake2b(f"{seed}/{name}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-class SeededSampler(Sampler[int]):
-    """A new order for each epoch that depends on the seed and the epoch alone, so that a resumed fit goes on with it.
+class SeededBatches(Sampler[list[int]]):
+    """Batches in a new order for each epoch, which depends on seed and epoch alone: a resumed fit goes on with it.
 
     Args:
-        size: number of samples.
+        rows: places of the steps.
+        batch_size: steps of a batch; the last one may be smaller.
         seed: of the order.
     """
 
-    def __init__(self, size: int, seed: int) -> None:
-        self.size, self.seed, self.epoch = size, seed, 0
+    def __init__(self, rows: Sequence[int], batch_size: int, seed: int) -> None:
+        self.rows, self.batch_size, self.seed, self.epoch = torch.as_tensor(rows), batch_size, seed, 0
 
     def set_epoch(self, epoch: int) -> None:
         """The trainer calls this before each epoch."""
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return self.size
+        return -(-len(self.rows) // self.batch_size)
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[list[int]]:
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
-        yield from torch.randperm(self.size, generator=generator).tolist()
+        order = self.rows[torch.randperm(len(self.rows), generator=generator)]
+        for start in range(0, len(order), self.batch_size):
+            yield order[start : start + self.batch_size].tolist()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -37,15 +38,31 @@ class Pairs:
     skipped: dict[str, str] = field(default_factory=dict)
 
 
-def part_bank(part: Part, embeddings: Embeddings) -> Bank:
-    """The steps of a part that have a vector, as a bank; the keys stay in the embeddings' files."""
-    ids = tuple(step_id for step_id in part.step_ids if step_id in embeddings)
+def part_bank(part: Part, embeddings: Embeddings, fraction: float = 1.0) -> Bank:
+    """The steps of a part that have a vector, as a bank; the keys stay in the embeddings' files.
+
+    Args:
+        part: the steps.
+        embeddings: of them.
+        fraction: share of the trajectories that are taken, in (0, 1]; which ones depends on their names alone, so that
+            a smaller bank is part of a larger one.
+    """
+    ids = tuple(
+        step_id
+        for step_id in part.step_ids
+        if step_id in embeddings and (fraction == 1.0 or _lot(part.meta(step_id).trajectory) < fraction)
+    )
     metas = [part.meta(step_id) for step_id in ids]
     # Steps of a trajectory share the name's string: a million copies would count.
     shared: dict[str, str] = {}
     trajectories = tuple(shared.setdefault(meta.trajectory, meta.trajectory) for meta in metas)
     categories = tuple(shared.setdefault(meta.category, meta.category) for meta in metas)
     return Bank(ids, trajectories, categories, embeddings.rows(ids))
+
+
+def _lot(name: str) -> float:
+    """A number in [0, 1) for each name."""
+    return int.from_bytes(blake2b(name.encode("utf-8", "surrogatepass"), digest_size=6).digest(), "big") / 2**48
 
 
 def make_pairs(
@@ -56,6 +73,7 @@ def make_pairs(
     same_category: bool,
     allowed: AllowedOf,
     own_trajectory: bool = False,
+    bank_fraction: float = 1.0,
 ) -> Pairs:
     """Retrieve for the queries of a part, and keep the result in a stage.
 
@@ -67,6 +85,7 @@ def make_pairs(
         same_category: whether a query retrieves inside its own category.
         allowed: which demonstrations may be retrieved, beyond the rules above.
         own_trajectory: whether a query may retrieve other steps of its own trajectory, which leaks.
+        bank_fraction: share of the bank's trajectories that may be retrieved, in (0, 1].
 
     Raises:
         DataError: if no query gets a memory.
@@ -78,7 +97,7 @@ def make_pairs(
         if step_id in damaged:
             report.add(step_id, damaged[step_id])
     pairs.skipped.update({step_id: damaged[step_id] for step_id in queries.step_ids if step_id in damaged})
-    keys, asked = part_bank(bank, embeddings), part_bank(queries, embeddings)
+    keys, asked = part_bank(bank, embeddings, bank_fraction), part_bank(queries, embeddings)
     # Retrieval leaves out the query's group: its trajectory, or a group that is the step alone.
     found = top1(
         asked.keys,

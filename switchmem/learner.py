@@ -7,6 +7,7 @@ Letters: `B` batch, `D` actor hidden size, `E` embedding size.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchmetrics import MeanMetric
 
-from switchmem.router import Batch, PairwiseRouter, Target, router_inputs
+from switchmem.router import Batch, Feature, PairwiseRouter, Target, router_inputs
 
 
 class LearnerError(ValueError):
@@ -65,6 +66,8 @@ class RouterModule(LightningModule):
         dropout: probability in [0, 1).
         state_dim: D; read from the data module's `feature_dims["state"]` if not given.
         embed_dim: E; read from the data module's `feature_dims["text"]` if not given.
+        features: what the scorer reads of the state s and the candidate e, some of "s", "e", "s*e" and "|s-e|"; None
+            takes all four.
 
     Raises:
         LearnerError: if `target` is unknown, or a rate is out of range.
@@ -83,6 +86,7 @@ class RouterModule(LightningModule):
         dropout: float = 0.1,
         state_dim: int | None = None,
         embed_dim: int | None = None,
+        features: Sequence[Feature] | None = None,
     ) -> None:
         super().__init__()
         if target not in get_args(Target):
@@ -94,6 +98,7 @@ class RouterModule(LightningModule):
         self.router: PairwiseRouter | None = None
         self.train_loss, self.val_loss = MeanMetric(), MeanMetric()
         self.train_sign, self.val_sign = MeanMetric(), MeanMetric()
+        self.train_regret, self.val_regret = MeanMetric(), MeanMetric()
         if embed_dim is not None and (state_dim is not None or target == "basic"):
             self._build(state_dim or 0, embed_dim)
 
@@ -103,7 +108,9 @@ class RouterModule(LightningModule):
         values = self.hparams
         # hyperparameters stay as the user gave them; what was read from the data is known from the weights' shapes
         wide = 2 * embed_dim if self.target == "basic" else state_dim
-        self.router = PairwiseRouter(wide, embed_dim, values["width"], values["hidden"], values["dropout"])
+        self.router = PairwiseRouter(
+            wide, embed_dim, values["width"], values["hidden"], values["dropout"], values["features"]
+        )
 
     def setup(self, stage: str) -> None:
         """Build the router once the data's widths are known.
@@ -147,24 +154,30 @@ class RouterModule(LightningModule):
 
     # --- steps ---
 
-    def _shared_step(self, batch: Batch, stage: str, loss_metric: MeanMetric, sign_metric: MeanMetric) -> Tensor:
+    def _shared_step(
+        self, batch: Batch, stage: str, loss_metric: MeanMetric, sign_metric: MeanMetric, regret_metric: MeanMetric
+    ) -> Tensor:
         r = self(batch)
         losses = preference_losses(r, batch, self.target)
         # metric objects sum over steps on every rank, so that uneven last batches weigh what they hold
         loss_metric.update(losses.detach())
-        sign_metric.update(((r > 0) == (batch["delta"] > 0)).to(losses.dtype).detach())
+        right = (r > 0) == (batch["delta"] > 0)
+        sign_metric.update(right.to(losses.dtype).detach())
+        # what a cut at 0 loses against the better modality: one scale for all targets, which the losses have not
+        regret_metric.update(torch.where(right, 0.0, batch["delta"].abs()).detach())
         options: dict[str, Any] = {"on_step": False, "on_epoch": True, "batch_size": len(r)}
         self.log(f"{stage}/loss", loss_metric, prog_bar=True, **options)
         self.log(f"{stage}/sign_accuracy", sign_metric, **options)
+        self.log(f"{stage}/regret", regret_metric, **options)
         return losses.mean()
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Mean loss of a batch of D_pref."""
-        return self._shared_step(batch, "train", self.train_loss, self.train_sign)
+        return self._shared_step(batch, "train", self.train_loss, self.train_sign, self.train_regret)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         """Loss and share of right signs on held-out trajectories of D_pref."""
-        self._shared_step(batch, "val", self.val_loss, self.val_sign)
+        self._shared_step(batch, "val", self.val_loss, self.val_sign, self.val_regret)
 
     def predict_step(self, batch: Batch, batch_idx: int = 0) -> dict[str, Any]:
         """Router scores by step.

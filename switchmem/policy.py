@@ -174,7 +174,7 @@ class PolicyCard:
 
     Args:
         actor: fingerprint of the actor whose states the router reads.
-        layer: decoder block of those states, from 0.
+        layer: decoder block of those states, from 0; of several, the states are averaged.
         template: fingerprint of the prompt template.
         embedder: name of the embedder of the candidates.
         target: what the router learned.
@@ -184,13 +184,18 @@ class PolicyCard:
     """
 
     actor: str
-    layer: int
+    layer: int | tuple[int, ...]
     template: str
     embedder: str
     target: Target = "dcoe"
     seed: int = 0
     image_rate: float = math.nan
     n_pref: int = 0
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """The blocks whose states are averaged."""
+        return (self.layer,) if isinstance(self.layer, int) else self.layer
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +226,7 @@ class Policy:
         chosen = choices(r.cpu(), self.threshold)
         return [Condition.IMAGE if image else Condition.TEXT for image in chosen], r
 
-    def check(self, *, actor: str, layer: int, template: str, embedder: str) -> None:
+    def check(self, *, actor: str, layer: int | tuple[int, ...], template: str, embedder: str) -> None:
         """Refuse to be used with another actor, block, template or embedder than in training.
 
         Raises:
@@ -264,7 +269,9 @@ class Policy:
             if values.pop("digest") != fingerprint(values):
                 raise ValueError("policy.json was altered")
             check_files(folder, {name: values["digests"][name] for name in _ROUTER}, "")
-            card = {k: v for k, v in values["card"].items() if v is not None}
+            card: dict[str, Any] = {k: v for k, v in values["card"].items() if v is not None}
+            if isinstance(card["layer"], list):
+                card["layer"] = tuple(card["layer"])
             policy = cls(PairwiseRouter.from_pretrained(folder), float(values["threshold"]), PolicyCard(**card))
             if policy.card.target not in get_args(Target) or math.isnan(policy.threshold):
                 raise ValueError(f"target {policy.card.target!r}, threshold {policy.threshold}")

@@ -25,7 +25,7 @@ ELSEWHERE: Mapping[str, frozenset[str]] = {
 MEASURED: Mapping[str, frozenset[str]] = {
     "model": frozenset(),
     "sampling": frozenset({"max_new_tokens"}),
-    "study": frozenset({"bootstrap", "limit"}),
+    "study": frozenset({"bootstrap", "limit", "worth"}),
     "trainer": ELSEWHERE["trainer"] | {"devices", "num_nodes"},
     "data": ELSEWHERE["data"],
 }

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from safetensors import SafetensorError
@@ -21,6 +21,9 @@ from switchmem.stages import write_json
 
 Target = Literal["dcoe", "utility", "binary", "basic"]
 """What a router learns: SwitchMem's soft target, the utility gap, its sign, or its sign without hidden states."""
+Feature = Literal["s", "e", "s*e", "|s-e|"]
+"""What the scorer reads of state and candidate: either, their product, the size of their difference."""
+FEATURES: tuple[Feature, ...] = get_args(Feature)
 Batch = Mapping[str, Any]
 _FORMAT = "switchmem.router/1"
 
@@ -56,9 +59,10 @@ class PairwiseRouter(nn.Module):
         width: d, width in which state and candidate meet.
         hidden: width of the scorer's hidden layer.
         dropout: probability in [0, 1) of dropping a hidden unit while training.
+        features: what the scorer reads, without repeats; None takes all four. One of them must depend on the candidate.
 
     Raises:
-        RouterError: if a width is below 1 or `dropout` is outside its range.
+        RouterError: if a width is below 1, `dropout` is outside its range, or `features` break their rule.
 
     >>> router = PairwiseRouter(state_dim=8, embed_dim=6).eval()
     >>> s, text, image = torch.randn(3, 8), torch.randn(3, 6), torch.randn(3, 6)
@@ -68,21 +72,37 @@ class PairwiseRouter(nn.Module):
     """
 
     def __init__(
-        self, state_dim: int, embed_dim: int, width: int = 256, hidden: int = 256, dropout: float = 0.1
+        self,
+        state_dim: int,
+        embed_dim: int,
+        width: int = 256,
+        hidden: int = 256,
+        dropout: float = 0.1,
+        features: Sequence[Feature] | None = None,
     ) -> None:
         super().__init__()
+        self.features = tuple(FEATURES if features is None else features)
         self.config = {
             "state_dim": state_dim,
             "embed_dim": embed_dim,
             "width": width,
             "hidden": hidden,
             "dropout": dropout,
+            "features": list(self.features),
         }
         if min(state_dim, embed_dim, width, hidden) < 1 or not 0.0 <= dropout < 1.0:
             raise RouterError(f"router widths must be >= 1 and `dropout` in [0, 1), got {self.config}.")
+        known = set(self.features) <= set(FEATURES) and len(set(self.features)) == len(self.features)
+        if not known or not set(self.features) - {"s"}:
+            raise RouterError(
+                f"`features` must be some of {', '.join(FEATURES)}, each once and not `s` alone, got "
+                f"{list(self.features)}. Text and Image differ in the candidate, which `s` does not see."
+            )
         self.state_map = nn.Linear(state_dim, width)
         self.candidate_map = nn.Linear(embed_dim, width)
-        self.scorer = nn.Sequential(nn.Linear(4 * width, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, 1))
+        self.scorer = nn.Sequential(
+            nn.Linear(len(self.features) * width, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, 1)
+        )
 
     def forward(self, state: Tensor, text: Tensor, image: Tensor) -> Tensor:
         """Preference for Image over Text.
@@ -114,7 +134,8 @@ class PairwiseRouter(nn.Module):
     def _score(self, s: Tensor, candidate: Tensor) -> Tensor:
         """Score q [B] of one modality from the normalised state s [B, d] and the candidate [B, E]."""
         e = F.normalize(self.candidate_map(candidate), dim=-1)
-        scores: Tensor = self.scorer(torch.cat([s, e, s * e, (s - e).abs()], dim=-1))
+        parts = {"s": lambda: s, "e": lambda: e, "s*e": lambda: s * e, "|s-e|": lambda: (s - e).abs()}
+        scores: Tensor = self.scorer(torch.cat([parts[name]() for name in self.features], dim=-1))
         return scores.squeeze(-1)
 
     def save_pretrained(self, folder: str | Path) -> None:

@@ -6,10 +6,13 @@ Their docstrings are the help of ``python train.py fit --help``.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import Literal, get_args
 
 from switchmem.memory.embedder import Embedder, HashingEmbedder, SentenceTransformerEmbedder
 from switchmem.router import Target
+
+ThresholdRule = Literal["utility", "zero", "match_rate"]
+"""How a router's cut is chosen on its training steps."""
 
 
 class SettingsError(ValueError):
@@ -69,14 +72,23 @@ class StudySettings:
 
     Args:
         targets: the routers to train: "dcoe" is SwitchMem, the others are its ablations. The model's own target is
-            trained in any case.
+            trained in any case; an empty list trains it alone.
         seeds: a router of each target is trained per seed. The first one's router is the run's policy.
         probe_layers: blocks whose states are kept for the layer study; None takes five spread over the depth.
+        layer: block whose states the estimator and the router read: one of the probed blocks, or a negative number
+            that counts them from the end (-1 is the last probed one); a list takes the average of several. None takes
+            the last.
+        samples: use the first so many samples of each step, at least 1; None takes all that were harvested.
+        threshold: the router's cut: "utility" has the highest utility on the training steps, "zero" is 0, and
+            "match_rate" chooses Image on as large a share of steps as prefer it among the non-tied ones.
+        bank_fraction: share of the bank's trajectories that may be retrieved, in (0, 1]; a smaller bank is part of a
+            larger one.
         components: principal axes of the preference estimator, at least 1.
         cross_fit: give each step the target of an estimator that did not see its trajectory.
         agree: samples that must agree for a step to count as stable; None takes 5/7 of them, rounded up.
         limit: harvest at most this many steps of each part, spread over all of them, for a quick look; None takes all.
         bootstrap: resamples of trajectories behind each confidence interval, at least 100.
+        worth: points of score, > 0, below which a gain is not worth having, for the verdict of `audit`.
 
     Raises:
         SettingsError: if a rule above is broken.
@@ -85,21 +97,31 @@ class StudySettings:
     targets: list[Target] = field(default_factory=lambda: list(get_args(Target)))
     seeds: list[int] = field(default_factory=lambda: [0, 1, 2])
     probe_layers: list[int] | None = None
+    layer: int | list[int] | None = None
+    samples: int | None = None
+    threshold: ThresholdRule = "utility"
+    bank_fraction: float = 1.0
     components: int = 64
     cross_fit: bool = False
     agree: int | None = None
     limit: int | None = None
     bootstrap: int = 20_000
+    worth: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("targets", "seeds"):
+        for name, least in (("targets", 0), ("seeds", 1)):
             values = getattr(self, name)
-            if not values or len(set(values)) != len(values):
-                raise SettingsError(f"`study.{name}` must hold at least one value and no repeats, got {values}.")
-        for name, least in (("components", 1), ("limit", 1), ("bootstrap", 100)):
+            if len(values) < least or len(set(values)) != len(values):
+                wanted = "at least one value and no repeats" if least else "no repeats"
+                raise SettingsError(f"`study.{name}` must hold {wanted}, got {values}.")
+        for name, least in (("components", 1), ("limit", 1), ("samples", 1), ("bootstrap", 100)):
             value = getattr(self, name)
             if value is not None and value < least:
                 raise SettingsError(f"`study.{name}` must be at least {least}, got {value}.")
+        if not 0.0 < self.bank_fraction <= 1.0:
+            raise SettingsError(f"`study.bank_fraction` must be in (0, 1], got {self.bank_fraction}. 1 takes all.")
+        if not self.worth > 0.0:
+            raise SettingsError(f"`study.worth` must be > 0, got {self.worth}. It is in points of score, of 100.")
 
 
 @dataclass

@@ -204,4 +204,4 @@ def test_two_ranks_measure_what_one_does(tmp_path, project):
     two = json.loads((tmp_path / "two.json").read_text())
     one = measure(tmp_path, 1, 0)
     assert two == pytest.approx(one, abs=1e-6)
-    assert one.keys() == {"val/loss", "val/sign_accuracy"}
+    assert one.keys() == {"val/loss", "val/sign_accuracy", "val/regret"}

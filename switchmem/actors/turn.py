@@ -56,6 +56,11 @@ class Turn:
         return states.mean(dim=0).cpu()
 
     @torch.no_grad()
+    def run_prefix(self) -> None:
+        """Run what the prompts share, where the state is not needed."""
+        self._prefixes = self._engine.prefill([self._rows[Condition.NONE]], [self.shared], self._images)
+
+    @torch.no_grad()
     def open(self, condition: Condition) -> Extension:
         """Run what is left of a prompt, up to its last token."""
         row = self._rows[condition]

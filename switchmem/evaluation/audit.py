@@ -114,7 +114,8 @@ def cluster_error(sums: Floats, sizes: Floats) -> float:
     The linearised (Taylor) estimate of a ratio of sums.
 
     Args:
-        sums, sizes: [G] of each trajectory, G >= 2.
+        sums: [G] of each trajectory, G >= 2.
+        sizes: [G], their steps.
 
     >>> round(cluster_error(np.array([1.0, 0.0, 1.0, 0.0]), np.ones(4)), 4)  # the textbook's, sqrt(1/3) / 2
     0.2887

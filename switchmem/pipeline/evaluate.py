@@ -12,7 +12,6 @@ from typing import Any
 
 from lightning.pytorch.loggers import Logger
 from rich.console import Console
-from torch import Tensor
 
 from switchmem.evaluation import (
     Routing,
@@ -27,6 +26,7 @@ from switchmem.evaluation import (
 from switchmem.evaluation.results import COLUMNS
 from switchmem.harvest import Harvest
 from switchmem.memory.views import Condition
+from switchmem.pipeline.used import Used
 from switchmem.policy import Policy, choices
 from switchmem.preference import PreferenceEstimator
 from switchmem.runs import RunError, RunFolder
@@ -77,7 +77,7 @@ def step_facts(harvest: Harvest) -> StepFacts:
     return StepFacts(harvest.context("index"), harvest.context("is_spatial"), density)
 
 
-def step_columns(harvest: Harvest, frozen: FrozenPolicies, main: Routing) -> dict[str, list[Any]]:
+def step_columns(used: Used, frozen: FrozenPolicies, main: Routing) -> dict[str, list[Any]]:
     """Columns of ``scores.parquet`` beside scores and router scores, [N] each.
 
     They are: the demonstration and its cosine; the soft preference ``t`` of the step's own shift, which no policy can
@@ -85,17 +85,17 @@ def step_columns(harvest: Harvest, frozen: FrozenPolicies, main: Routing) -> dic
     and the raw answer under each condition.
 
     Args:
-        harvest: of the test part.
+        used: the harvest of the test part.
         frozen: the policies.
         main: the run's own router on the steps.
     """
-    shift = harvest.states(Condition.IMAGE.value) - harvest.states(Condition.TEXT.value)
+    harvest = used.harvest
     image = choices(main.r, main.threshold)
     features = ("index", "category", "action_type", "is_spatial", "density")
     return {
         "memory_id": list(harvest.memory_ids),
         "cosine": harvest.cosines.tolist(),
-        "t": frozen.estimator.decision(shift).tolist(),
+        "t": frozen.estimator.decision(used.shift()).tolist(),
         "choice": [(Condition.IMAGE if chosen else Condition.TEXT).value for chosen in image],
         **{name: harvest.context(name) for name in features},
         "seconds": harvest.seconds,
@@ -104,8 +104,7 @@ def step_columns(harvest: Harvest, frozen: FrozenPolicies, main: Routing) -> dic
 
 
 def test_results(
-    harvest: Harvest,
-    batch: Mapping[str, Tensor],
+    used: Used,
     frozen: FrozenPolicies,
     run: RunFolder,
     *,
@@ -116,14 +115,14 @@ def test_results(
     """Score every policy on a greedy harvest, and write ``results.json`` and ``scores.parquet`` into the run.
 
     Args:
-        harvest: of the test part, under all conditions.
-        batch: what routers read of its steps.
+        used: the harvest of the test part, under all conditions.
         frozen: the policies; they were frozen before any test step was read.
         run: gets the files.
         provenance: where the numbers come from.
         notes: sentences that must be read with the numbers.
         replicates: of the bootstrap.
     """
+    harvest, batch = used.harvest, used.router_batch()
     matrix = score_matrix(harvest)
     routings = [
         Routing(p.card.target, p.card.seed, p.threshold, harvest.step_ids, p.route(batch)[1]) for p in frozen.policies
@@ -141,7 +140,7 @@ def test_results(
         facts=step_facts(harvest),
         replicates=replicates,
     )
-    matrix.save(run.scores, routings, step_columns(harvest, frozen, routings[0]))
+    matrix.save(run.scores, routings, step_columns(used, frozen, routings[0]))
     write_results(results, run.results)
     return results
 

@@ -13,19 +13,18 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
 from switchmem.console import is_first_rank, quiet, say
-from switchmem.harvest import Harvest
 from switchmem.learner import RouterModule
 from switchmem.pipeline.targets import Targets
 from switchmem.pipeline.workshop import Workshop, best_checkpoint, validated
-from switchmem.policy import Policy, PolicyCard, PolicyError, choices, choose_threshold
+from switchmem.policy import Policy, PolicyCard, PolicyError, choices, choose_threshold, match_rate_threshold
 from switchmem.preference import PreferenceEstimator
 from switchmem.router import PairwiseRouter, Target
 from switchmem.runs import RunError
+from switchmem.settings import ThresholdRule
 from switchmem.stages import Stage, digest_of, write_json
 
 ESTIMATOR = ("preference/preference.safetensors", "preference/preference.json")
 """Files of the estimator in a run's policy folder."""
-INPUTS = ("text", "image", "instruction", "screenshot")
 
 
 @dataclass(frozen=True)
@@ -62,25 +61,27 @@ class Recipe:
         return True
 
 
-def router_batch(harvest: Harvest) -> dict[str, Tensor]:
-    """Everything a router may read of all `N` steps: the final block's state [N, D] and the embeddings [N, E]."""
-    return {"state": harvest.states("state"), **{name: harvest.embeddings(name) for name in INPUTS}}
-
-
 class RouterTraining:
     """Trains routers on one harvest and its targets.
 
     Args:
         data: the data module; it already holds the features of D_pref.
-        batch: `router_batch` of the harvest.
-        targets: of the harvest.
+        batch: everything a router may read of the steps, `Used.router_batch`.
+        targets: of the steps.
         workshop: makes trainers and modules.
+        rule: how the cut is chosen on the steps.
     """
 
     def __init__(
-        self, data: LightningDataModule, batch: dict[str, Tensor], targets: Targets, workshop: Workshop
+        self,
+        data: LightningDataModule,
+        batch: dict[str, Tensor],
+        targets: Targets,
+        workshop: Workshop,
+        rule: ThresholdRule = "utility",
     ) -> None:
         self._data, self._batch, self._targets, self._workshop = data, batch, targets, workshop
+        self._rule: ThresholdRule = rule
 
     def main(self, recipe: Recipe, trainer: Trainer, module: RouterModule, ckpt_path: str | None) -> None:
         """Train the run's own router with its own trainer, unless it is there."""
@@ -144,9 +145,24 @@ class RouterTraining:
     def _policy(self, recipe: Recipe, router: PairwiseRouter) -> Policy:
         draft = Policy(router.cpu().eval(), 0.0, recipe.card)
         _, r = draft.route(self._batch)
-        threshold = choose_threshold(r, self._targets.text, self._targets.image)
+        threshold = training_cut(r, self._targets, self._rule)
         values = {**vars(recipe.card), "image_rate": float(choices(r, threshold).mean())}
         return Policy(draft.router, threshold, PolicyCard(**values))
+
+
+def training_cut(r: Tensor, targets: Targets, rule: ThresholdRule) -> float:
+    """The cut of router scores r [N] on the training steps, by a rule of `study.threshold`.
+
+    Args:
+        r: router scores of all steps.
+        targets: of the same steps.
+        rule: "utility", "zero" or "match_rate".
+    """
+    if rule == "zero":
+        return 0.0
+    if rule == "match_rate":
+        return match_rate_threshold(r, float((targets.delta > 0).sum() / targets.n_pref))
+    return choose_threshold(r, targets.text, targets.image)
 
 
 def _checkpoint_of(trainer: Trainer) -> ModelCheckpoint | None:

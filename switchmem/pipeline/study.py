@@ -26,9 +26,10 @@ from switchmem.memory.embedder import Embedder
 from switchmem.memory.views import Condition
 from switchmem.pipeline.embedding import embed_on_all_devices
 from switchmem.pipeline.evaluate import FrozenPolicies, log_results, show, test_results
-from switchmem.pipeline.routers import Recipe, RouterTraining, freeze, router_batch
+from switchmem.pipeline.routers import Recipe, RouterTraining, freeze
 from switchmem.pipeline.show import show_step
 from switchmem.pipeline.targets import Targets, make_targets, unparsable
+from switchmem.pipeline.used import Used
 from switchmem.pipeline.workshop import Workshop, as_study_data
 from switchmem.policy import PolicyCard
 from switchmem.preference import PreferenceEstimator
@@ -71,7 +72,7 @@ class Study:
         self.datamodule, self.data = datamodule, as_study_data(datamodule)
         self.actor, self.embedder, self.sampling = actor, embedder, sampling
         self.settings, self.run, self.workshop, self.stages = settings, run, workshop, stages
-        self.data.place(stages, embedder)
+        self.data.place(stages, embedder, settings.bank_fraction)
         self._memory_keys: dict[str, str] = {}
 
     # --- steps ---
@@ -199,12 +200,12 @@ class Study:
 
     def prepare(self) -> None:
         """Everything in front of the routers: harvest, targets, features."""
-        harvest = self.harvest(PREFERENCE)
-        self.targets: Targets = make_targets(harvest, self.settings, self.targets_stage)
-        keep = self.targets.keep
-        self.data.use_features(self.workshop.features(harvest, self.targets.target, self.targets.delta, keep))
-        self.training = RouterTraining(self.datamodule, router_batch(harvest), self.targets, self.workshop)
-        self._layer = harvest.layers[-1]
+        used = Used(self.harvest(PREFERENCE), self.settings)
+        self.targets: Targets = make_targets(used, self.targets_stage)
+        batch, t = used.router_batch(), self.targets
+        self.data.use_features(self.workshop.features(used.harvest, batch, t.target, t.delta, t.keep))
+        self.training = RouterTraining(self.datamodule, batch, t, self.workshop, self.settings.threshold)
+        self._layer = used.layer
 
     @property
     def targets_stage(self) -> Stage:
@@ -214,6 +215,8 @@ class Study:
             "components": self.settings.components,
             "cross_fit": self.settings.cross_fit,
             "agree": self.settings.agree,
+            "layer": self.settings.layer,
+            "samples": self.settings.samples,
         }
         return self.stages.stage("targets", inputs)
 
@@ -224,6 +227,7 @@ class Study:
             "target": target,
             "seed": seed,
             "settings": dict(self.workshop.router_settings),
+            "threshold": self.settings.threshold,
             **({} if ckpt_path is None else {"checkpoint": digest_of(Path(ckpt_path))}),
         }
         return self.stages.stage("router", inputs)
@@ -233,7 +237,7 @@ class Study:
         card = PolicyCard(**self.identity(self._layer), target=target, seed=seed, n_pref=self.targets.n_pref)
         return Recipe(target, seed, self.router_stage(target, seed, ckpt_path), card)
 
-    def identity(self, layer: int) -> dict[str, Any]:
+    def identity(self, layer: int | tuple[int, ...]) -> dict[str, Any]:
         """What a policy is bound to: actor, block, prompt template, embedder."""
         return {
             "actor": self.actor_fingerprint,
@@ -276,13 +280,13 @@ class Study:
         for policy in frozen.policies:  # before the actor runs, which may take days
             policy.check(**self.identity(policy.card.layer))
         harvest = self.harvest(TEST)
+        used = Used(harvest, self.settings)
         for policy in frozen.policies:
-            policy.check(**self.identity(harvest.layers[-1]))
+            policy.check(**self.identity(used.layer))
         say(f"test: {len(harvest)} steps of {len(set(harvest.trajectories))} trajectories; {unparsable(harvest)}")
         if is_first_rank():
             results = test_results(
-                harvest,
-                router_batch(harvest),
+                used,
                 frozen,
                 self.run,
                 provenance={**provenance, "harvest": self.harvest_stage(TEST).key},

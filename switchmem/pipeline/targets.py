@@ -10,21 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from switchmem.console import quiet, say
 from switchmem.harvest import Harvest
-from switchmem.memory.views import Condition
+from switchmem.pipeline.used import IMAGE, TEXT, Used
 from switchmem.preference import PreferenceError, fit_targets, layer_auroc, stable_preference, utilities
-from switchmem.settings import StudySettings
 from switchmem.stages import Stage, write_json
 
 FILES = ("targets.safetensors", "targets.json", "preference.safetensors", "preference.json")
 """What the stage holds."""
 
-TEXT, IMAGE = Condition.TEXT.value, Condition.IMAGE.value
 FEW = 65
 """With fewer non-tied steps than this, the estimator's PCA cannot even keep its 64 components."""
 
@@ -72,34 +72,34 @@ class Targets:
         return cls(**load_file(folder / "targets.safetensors"), counts=facts["counts"], probe_auroc=probe)
 
 
-def make_targets(harvest: Harvest, settings: StudySettings, stage: Stage) -> Targets:
+def make_targets(used: Used, stage: Stage) -> Targets:
     """Fit the targets, unless the stage holds them already. The counts are printed either way.
 
     Raises:
         PreferenceError: if no step is non-tied, or all prefer the same modality. The harvest stays as it is.
         StageError: if kept targets were altered.
     """
-    pair = utilities(harvest.scores(TEXT), harvest.scores(IMAGE))
-    say(describe(pair.counts, harvest))
+    pair = utilities(used.scores(TEXT), used.scores(IMAGE))
+    say(describe(pair.counts, used.harvest))
     with stage.lock():
         if not stage.complete:
             folder = stage.begin()
             try:
-                _fit(harvest, settings, folder).save(folder)
+                _fit(used, folder).save(folder)
             except PreferenceError as error:
-                raise PreferenceError(f"{error} What was harvested is kept in {harvest.folder}.") from error
+                raise PreferenceError(f"{error} What was harvested is kept in {used.harvest.folder}.") from error
             stage.finish(*FILES, **pair.counts)
     stage.check()
     return Targets.load(stage.folder)
 
 
-def _fit(harvest: Harvest, settings: StudySettings, folder: Path) -> Targets:
-    pair = utilities(harvest.scores(TEXT), harvest.scores(IMAGE))
+def _fit(used: Used, folder: Path) -> Targets:
+    pair, settings = utilities(used.scores(TEXT), used.scores(IMAGE)), used.settings
     estimator, target = fit_targets(
-        _shift(harvest, -1), pair.delta, harvest.trajectories, settings.components, settings.cross_fit
+        used.shift(), pair.delta, used.harvest.trajectories, settings.components, settings.cross_fit
     )
     estimator.save(folder)
-    stable, auroc = _probe(harvest, settings)
+    stable, auroc = _probe(used)
     say("layer probe, AUROC by block: " + ", ".join(f"{k}: {_number(v)}" for k, v in auroc.items()))
     return Targets(
         target=torch.from_numpy(target),
@@ -111,24 +111,23 @@ def _fit(harvest: Harvest, settings: StudySettings, folder: Path) -> Targets:
     )
 
 
-def _probe(harvest: Harvest, settings: StudySettings) -> tuple[int, dict[int, float | None]]:
+def stable_steps(used: Used) -> NDArray[np.int8]:
+    """+1 [N] where the samples agree on Image, -1 where they agree on Text, else 0."""
+    scores = used.scores(TEXT), used.scores(IMAGE)
+    samples, agree = scores[0].shape[1], used.settings.agree
+    return stable_preference(*scores, agree=math.ceil(samples * 5 / 7) if agree is None else agree)
+
+
+def _probe(used: Used) -> tuple[int, dict[int, float | None]]:
     """Steps of the stable subset, and the AUROC of each probed block on it."""
-    scores = harvest.scores(TEXT), harvest.scores(IMAGE)
-    samples = scores[0].shape[1]
-    agree = math.ceil(samples * 5 / 7) if settings.agree is None else settings.agree
-    preferred = stable_preference(*scores, agree=agree)
+    harvest, preferred = used.harvest, stable_steps(used)
     kept = preferred != 0
     groups = [t for t, k in zip(harvest.trajectories, kept, strict=True) if k]
     rows = torch.from_numpy(kept)
-    shifts = {layer: _shift(harvest, layer)[rows] for layer in harvest.layers}
+    shifts = {layer: (harvest.states(IMAGE, layer) - harvest.states(TEXT, layer))[rows] for layer in harvest.layers}
     with quiet("switchmem.preference.estimator", below=logging.ERROR):  # each fold would tell how many axes it keeps
-        found = layer_auroc(shifts, preferred[kept], groups, n_components=settings.components)
+        found = layer_auroc(shifts, preferred[kept], groups, n_components=used.settings.components)
     return int(kept.sum()), {layer: None if math.isnan(v) else v for layer, v in found.items()}
-
-
-def _shift(harvest: Harvest, layer: int) -> Tensor:
-    """Shifts d [N, D]: Image state minus Text state at a block."""
-    return harvest.states(IMAGE, layer) - harvest.states(TEXT, layer)
 
 
 def describe(counts: Mapping[str, int], harvest: Harvest) -> str:

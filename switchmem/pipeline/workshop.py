@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from lightning.pytorch import Callback, LightningDataModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
+from torch import Tensor
 
 from switchmem.benchmarks import DataReport
 from switchmem.harvest import Harvest
@@ -25,8 +26,8 @@ from switchmem.stages import Stage, Stages
 class StudyData(Protocol):
     """The data module of a study; `data_modules.StepsDataModule` is one."""
 
-    def place(self, stages: Stages, embedder: Embedder) -> None:
-        """Set where stages lie and what embeds."""
+    def place(self, stages: Stages, embedder: Embedder, bank_fraction: float = 1.0) -> None:
+        """Set where stages lie, what embeds, and which share of a bank's trajectories may be retrieved."""
 
     def prepare_steps(self) -> None:
         """Write the step shards of all parts."""
@@ -59,8 +60,10 @@ class StudyData(Protocol):
 class FeatureMaker(Protocol):
     """Makes the router's dataset; `data_modules.RouterFeatures.from_harvest` is one."""
 
-    def __call__(self, harvest: Harvest, target: Any, delta: Any, keep: Any) -> Any:
-        """Features of the kept steps."""
+    def __call__(
+        self, harvest: Harvest, inputs: Mapping[str, Tensor], target: Tensor, delta: Tensor, keep: Tensor
+    ) -> Any:
+        """Features of the kept steps; `inputs` is what routers read of all of them."""
 
 
 class TrainerMaker(Protocol):

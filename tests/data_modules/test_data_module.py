@@ -10,7 +10,7 @@ from PIL import Image
 from torch.utils.data import DataLoader
 
 from data_modules import RouterFeatures, StepsDataModule, split_by_trajectory
-from data_modules.features import SeededSampler
+from data_modules.features import SeededBatches
 from data_modules.pairs import NO_MEMORY, HarvestStream
 from data_modules.parts import describe
 from switchmem.benchmarks.base import DataError
@@ -447,11 +447,12 @@ def test_a_single_trajectory_is_validated_on_its_own_steps_with_a_warning(tmp_pa
 
 def test_training_order_is_a_function_of_seed_and_epoch():
     def order(seed, epoch):
-        sampler = SeededSampler(20, seed)
-        sampler.set_epoch(epoch)
-        return list(sampler)
+        batches = SeededBatches(range(5, 25), 8, seed)
+        batches.set_epoch(epoch)
+        assert [len(batch) for batch in batches] == [8, 8, 4] and len(batches) == 3
+        return [place for batch in batches for place in batch]
 
-    assert sorted(order(1, 0)) == list(range(20)) and order(1, 3) == order(1, 3)
+    assert sorted(order(1, 0)) == list(range(5, 25)) and order(1, 3) == order(1, 3)
     assert len({tuple(order(seed, epoch)) for seed in (1, 2) for epoch in (0, 1)}) == 4
 
 
