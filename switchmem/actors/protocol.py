@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from torch import Tensor
@@ -41,6 +41,7 @@ class Observation:
         answers: by sampled condition K raw texts, in the order of the seeds.
         new_tokens: by sampled condition the K numbers of tokens that were drawn, end tokens included.
         seconds: wall time per step of the batch in which the step was observed.
+        prompt_tokens: by condition the tokens of its prompt, visual ones included; empty where they are not known.
     """
 
     step_id: str
@@ -49,6 +50,7 @@ class Observation:
     answers: dict[Condition, list[str]]
     new_tokens: dict[Condition, list[int]]
     seconds: float
+    prompt_tokens: dict[Condition, int] = field(default_factory=dict)
 
 
 class Actor(Protocol):

@@ -168,7 +168,8 @@ class VLMActor:
                     open_.append(extension)
         answers = self._sample(batch, sampled, open_, sampling)
         seconds = (time.perf_counter() - started) / len(batch)
-        return [self._observation(s.step_id, states[b], answers[b], seconds) for b, s in enumerate(batch)]
+        sizes = [{condition: len(row) for condition, row in prompts.items()} for prompts in rows]
+        return [self._observation(s.step_id, states[b], answers[b], seconds, sizes[b]) for b, s in enumerate(batch)]
 
     def _check_frozen(self) -> None:
         """Refuse a model that somebody has put back into training mode, or parts of it.
@@ -236,6 +237,7 @@ class VLMActor:
         states: dict[Condition, Tensor],
         answers: dict[Condition, list[list[int]]],
         seconds: float,
+        prompt_tokens: dict[Condition, int],
     ) -> Observation:
         return Observation(
             step_id=step_id,
@@ -244,6 +246,7 @@ class VLMActor:
             answers={condition: [self.text(tokens) for tokens in drawn] for condition, drawn in answers.items()},
             new_tokens={condition: [len(tokens) for tokens in drawn] for condition, drawn in answers.items()},
             seconds=seconds,
+            prompt_tokens=prompt_tokens,
         )
 
     def text(self, tokens: Sequence[int]) -> str:

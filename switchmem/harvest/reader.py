@@ -218,7 +218,7 @@ class Harvest:
             raise HarvestError(
                 f"`layer` must be one of {self.layers} or -1, got {layer}. Harvest with that layer probed."
             )
-        return self._gather(f"states.{name}", -1 if layer == -1 else self.layers.index(layer))
+        return self._gather(f"states.{name}", len(self.layers) - 1 if layer == -1 else self.layers.index(layer))
 
     def embeddings(self, name: str) -> Tensor:
         """``[N, E]`` float32 of "text", "image" (the memory in either form), "instruction" or "screenshot"."""
@@ -239,6 +239,16 @@ class Harvest:
     def reasons(self, condition: str) -> list[list[str | None]]:
         """``K`` parse reasons for each step; None where an answer could be parsed."""
         return self._column("reasons", condition)
+
+    def new_tokens(self, condition: str) -> list[list[int]] | None:
+        """Tokens of the ``K`` answers for each step; None where they were not kept."""
+        kept = [row.get("new_tokens", {}).get(condition) for row in self._rows]
+        return None if any(counts is None for counts in kept) else kept
+
+    def prompt_tokens(self, condition: str) -> list[int] | None:
+        """Tokens of the prompt under a condition ("none": the state prompt) for each step; None if not kept."""
+        kept = [row.get("prompt_tokens", {}).get(condition) for row in self._rows]
+        return None if any(count is None for count in kept) else kept
 
     def context(self, name: str) -> list[Any]:
         """One value per step: "index", "action_type", "is_spatial", "density" or "category"."""
@@ -262,9 +272,7 @@ class Harvest:
                     raise HarvestError(
                         f"`{key}` must be one of {sorted(file.keys())} in {shard.tensors}, got no such tensor."
                     )
-                rows = file.get_slice(key)[:, layer] if layer is not None and layer >= 0 else file.get_tensor(key)
-            if layer == -1:
-                rows = rows[:, -1]
+                rows = file.get_tensor(key) if layer is None else file.get_slice(key)[:, layer]
             if result is None:
                 result = torch.empty(len(self), *rows.shape[1:], dtype=rows.dtype)
             result[[self._position[i, j] for j in range(len(rows))]] = rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -86,6 +86,8 @@ class Record:
         context: "index", "action_type", "is_spatial", "density" (elements per screen area, None if undefined) and
             "category".
         seconds: time the actor took.
+        new_tokens: tokens of the ``K`` answers by condition; empty where the actor does not tell.
+        prompt_tokens: tokens of each prompt by condition, "none" for the state prompt; empty likewise.
     """
 
     step_id: str
@@ -100,6 +102,8 @@ class Record:
     scores: dict[str, list[float]]
     context: dict[str, Any]
     seconds: float
+    new_tokens: dict[str, list[int]] = field(default_factory=dict)
+    prompt_tokens: dict[str, int] = field(default_factory=dict)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything numeric under flat names: ``states.*``, ``embeddings.*``, ``scores.*`` (float64 ``[K]``)."""
@@ -121,6 +125,8 @@ class Record:
             "reasons": self.reasons,
             "context": self.context,
             "seconds": self.seconds,
+            "new_tokens": self.new_tokens,
+            "prompt_tokens": self.prompt_tokens,
         }
 
 
@@ -201,6 +207,8 @@ def make_record(
         scores={c: [float(benchmark.score(r.action, step)) for r in readings] for c, readings in read.items()},
         context=context(step),
         seconds=float(observed.seconds),
+        new_tokens={c.value: list(counts) for c, counts in getattr(observed, "new_tokens", {}).items()},
+        prompt_tokens={c.value: count for c, count in getattr(observed, "prompt_tokens", {}).items()},
     )
 
 

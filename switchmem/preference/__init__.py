@@ -1,7 +1,7 @@
 """From sampled scores and hidden-state shifts to the router's soft preference targets."""
 
 from switchmem.preference.estimator import FOLDS, N_COMPONENTS, PreferenceEstimator, fit_targets, group_folds
-from switchmem.preference.probe import layer_auroc
+from switchmem.preference.probe import layer_auroc, layer_decisions
 from switchmem.preference.utilities import AGREE, PreferenceError, Utilities, stable_preference, utilities
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "fit_targets",
     "group_folds",
     "layer_auroc",
+    "layer_decisions",
     "stable_preference",
     "utilities",
 ]

@@ -10,23 +10,22 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from switchmem.preference.estimator import FOLDS, N_COMPONENTS, PreferenceEstimator, as_matrix, group_folds
-from switchmem.preference.utilities import Groups, Values, check_length
+from switchmem.preference.utilities import Floats, Groups, Values, check_length
 
 _log = logging.getLogger(__name__)
 
 
-def layer_auroc(
+def layer_decisions(
     d_by_layer: Mapping[int, Values],
     labels: Values,
     groups: Groups,
     folds: int = FOLDS,
     n_components: int = N_COMPONENTS,
     c: float = 1.0,
-) -> dict[int, float]:
-    """How well a linear probe on each block's shift predicts the preferred modality of unseen trajectories.
+) -> dict[int, Floats]:
+    """What a linear probe on each block's shift says about steps of trajectories that it did not see.
 
-    Standardiser, PCA and logistic regression are fitted inside each fold; the AUROC is taken over the pooled
-    held-out decision values.
+    Standardiser, PCA and logistic regression are fitted inside each fold.
 
     Args:
         d_by_layer: block index -> [n, D] shifts of the stable subset.
@@ -37,8 +36,8 @@ def layer_auroc(
         c: inverse strength of the L2 penalty.
 
     Returns:
-        Block index -> AUROC in [0, 1]. NaN, with the reason logged, where it is undefined: fewer than two
-        trajectories, or a fold that leaves one class to fit on.
+        Block index -> held-out decision values [n], > 0 towards Image. NaN, with the reason logged, where they are
+        undefined: fewer than two trajectories, or a fold that leaves one class to fit on.
 
     Raises:
         PreferenceError: if the lengths differ or a shift is not finite.
@@ -62,5 +61,26 @@ def layer_auroc(
         for train, test in splits if not undefined else ():
             probe = PreferenceEstimator.fit_labels(shifts[train], wanted[train], n_components, c, {})
             scores[test] = probe.decision(shifts[test])
-        result[layer] = math.nan if undefined else float(roc_auc_score(wanted, scores))
+        result[layer] = scores
     return result
+
+
+def layer_auroc(
+    d_by_layer: Mapping[int, Values],
+    labels: Values,
+    groups: Groups,
+    folds: int = FOLDS,
+    n_components: int = N_COMPONENTS,
+    c: float = 1.0,
+) -> dict[int, float]:
+    """How well those probes rank unseen steps: the AUROC of the pooled `layer_decisions`, whose arguments it takes.
+
+    Returns:
+        Block index -> AUROC in [0, 1]; NaN where it is undefined.
+    """
+    wanted = np.asarray(labels, dtype=np.float64) > 0
+    decisions = layer_decisions(d_by_layer, labels, groups, folds, n_components, c)
+    return {
+        layer: math.nan if np.isnan(scores).any() or not len(scores) else float(roc_auc_score(wanted, scores))
+        for layer, scores in decisions.items()
+    }
