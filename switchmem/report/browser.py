@@ -75,8 +75,8 @@ class ShownStep:
         actions: parsed answers; None where one could not be parsed.
         reasons: why not; None where one could.
         r: score of each router, in the order of `Browser.routers`.
-        t: soft preference of the step's own shift; > 0 favours Image.
-        choice: "text" or "image", of the run's own policy.
+        t: soft preference of the step's own shift; > 0 favours Image. None for an actor that shows no states.
+        choice: "text" or "image", of the run's own policy; None where there is none.
         instruction: the task, or "" where the step is not at hand.
         gold: the recorded action.
         missing: why the step's record cannot be shown, or "".
@@ -95,8 +95,8 @@ class ShownStep:
     actions: Mapping[str, ActionDict | None]
     reasons: Mapping[str, str | None]
     r: tuple[float, ...]
-    t: float
-    choice: str
+    t: float | None
+    choice: str | None
     instruction: str = ""
     gold: ActionDict | None = None
     missing: str = ""
@@ -109,7 +109,7 @@ class Browser:
     Args:
         steps: ``N`` test steps.
         demos: by step id.
-        routers: the run's own first.
+        routers: the run's own first; none for an actor that shows no hidden states.
         pictures: by step id, of steps and demonstrations.
         notes: sentences about what is not shown.
     """

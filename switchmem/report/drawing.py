@@ -55,7 +55,10 @@ class Scale:
         """
         inside = [*values, *([] if floor is None else [floor])]
         lo, hi = min(inside), max(inside)
-        air = 0.06 * (hi - lo) or 0.5 * abs(hi) or 1.0
+        if math.isclose(lo, hi, rel_tol=1e-9, abs_tol=1e-9):  # equal but for rounding
+            half = 0.5 * abs(hi) if abs(hi) > 1e-6 else 1.0
+            return cls(lo - half, hi + half, start, end)
+        air = 0.06 * (hi - lo)
         return cls(lo if lo == floor else lo - air, hi if hi == floor else hi + air, start, end)
 
 

@@ -120,8 +120,10 @@ def wins(results: Results) -> Figure:
     return Figure("win_rates", "Which form wins, step by step", caption, svg(560, 90, caption, marks))
 
 
-def ablation(results: Results) -> Figure:
+def ablation(results: Results) -> Figure | None:
     """Learned policies against the best fixed condition."""
+    if not results["per_seed"]:
+        return None
     compared, baseline = results["comparisons"], results["comparison"]["baseline"]
     rows = []
     for name in (n for n in (*LEARNED, *(c for c in compared if c not in LEARNED)) if n in compared):

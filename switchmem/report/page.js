@@ -41,11 +41,11 @@
 
   const data = JSON.parse(byId("data").textContent);
   const { steps, demos, routers, sizes } = data;
-  const tau = Number(routers[0].threshold === "inf" ? Infinity : routers[0].threshold === "-inf" ? -Infinity : routers[0].threshold);
+  const cut = (router) => Number(String(router.threshold).replace("inf", "Infinity"));
   const number = (value, digits) => (value === null ? "undefined" : Number(value).toFixed(digits).replace("-", "−"));
   const level = (value) => (value === "inf" ? "∞" : value === "-inf" ? "−∞" : number(value, 3));
   const other = (choice) => (choice === "image" ? "text" : "image");
-  const isWrong = (step) => step.scores[step.choice] < step.scores[other(step.choice)];
+  const isWrong = (step) => step.choice !== null && step.scores[step.choice] < step.scores[other(step.choice)];
 
   const place = ([x, y]) => `(${(100 * x).toFixed(0)} %, ${(100 * y).toFixed(0)} %)`;
   const describe = (action) => {
@@ -133,7 +133,7 @@
       {
         class: "row", role: "option", id: `row-${place}`, "aria-selected": String(place === at),
         "aria-setsize": shown.length, "aria-posinset": place + 1,
-        "aria-label": `${step.instruction || step.step_id}; ${told.join(", ")}; chose ${step.choice}`,
+        "aria-label": [step.instruction || step.step_id, told.join(", "), step.choice && `chose ${step.choice}`].filter(Boolean).join("; "),
       },
       h("div", { class: "what", dir: "auto" }, step.instruction || step.step_id),
       h("div", { class: "id" }, `${step.step_id} · ${step.action_type}`),
@@ -280,17 +280,21 @@
     return h("table", { class: "answers" }, h("thead", null, h("tr", null, heads)), h("tbody", null, CONDITIONS.map(line)));
   };
 
-  const finite = steps.flatMap((step) => [step.r[0], step.t]).concat(tau).filter((v) => v !== null && Number.isFinite(v));
-  const reach = Math.max(...finite.map(Math.abs).sort((a, b) => a - b).slice(0, Math.max(1, Math.ceil(0.995 * finite.length)))) || 1;
+  // r, t and tau share one strip, as far as nearly all of them reach; the few beyond stand at its ends
+  const own = routers[0];
+  const tau = own ? cut(own) : NaN;
+  const spread = steps.flatMap((step) => [step.r[0], step.t]).filter(Number.isFinite).map(Math.abs).sort((a, b) => a - b);
+  const reach = Math.max(spread[Math.floor(0.995 * (spread.length - 1))] || 0, Number.isFinite(tau) ? Math.abs(tau) : 0) || 1;
   const strip = (step) => {
+    if (!own) return null;
     const x = (v) => 310 + (270 * Math.max(-reach, Math.min(reach, v))) / reach;
     const edge = Number.isFinite(tau) ? x(tau) : tau > 0 ? 590 : 30;
     const r = step.r[0];
-    const verdict = `r = ${number(r, 3)} ${r >= tau ? "≥" : "<"} tau = ${level(routers[0].threshold)}: ${step.choice === "image" ? "Image" : "Text"}`;
+    const verdict = `r = ${number(r, 3)} ${r >= tau ? "≥" : "<"} tau = ${level(own.threshold)}: ${step.choice === "image" ? "Image" : "Text"}`;
     const t = step.t === null ? "" : `; t = ${number(step.t, 3)}`;
     return h(
       "div", null,
-      h("p", null, h("strong", null, `${routers[0].policy}: `), `${verdict}${t} `, isWrong(step) ? h("strong", { class: "c-warn" }, "The other form scores higher.") : null),
+      h("p", null, h("strong", null, `${own.policy}: `), `${verdict}${t} `, isWrong(step) ? h("strong", { class: "c-warn" }, "The other form scores higher.") : null),
       s(
         "svg", { class: "router", viewBox: "0 0 620 62", role: "img", "aria-label": verdict + t },
         s("line", { class: "grid", x1: 30, x2: 590, y1: 30, y2: 30 }),
@@ -308,10 +312,10 @@
   };
   let unfolded = false; // whether all routers are listed
   const everyRouter = (step) => {
+    if (!own) return null;
     const heads = ["policy", "seed", "r", "tau", "chooses"].map((title) => h("th", { scope: "col" }, title));
     const lines = routers.map((router, n) => {
-      const cut = router.threshold === "inf" ? Infinity : router.threshold === "-inf" ? -Infinity : router.threshold;
-      const cells = [router.seed, number(step.r[n], 3), level(router.threshold), step.r[n] >= cut ? "Image" : "Text"];
+      const cells = [router.seed, number(step.r[n], 3), level(router.threshold), step.r[n] >= cut(router) ? "Image" : "Text"];
       return h("tr", null, h("th", { scope: "row" }, router.policy), cells.map((cell) => h("td", null, String(cell))));
     });
     const box = h(
@@ -335,8 +339,7 @@
   };
   const tell = (step) => {
     const chips = [step.category, step.action_type, `step ${step.index}`, ...step.groups].filter(Boolean);
-    const detail = byId("detail");
-    detail.replaceChildren(
+    byId("detail").replaceChildren(...[
       h("h3", { dir: "auto" }, step.instruction || step.step_id),
       h("p", { class: "meta" }, h("code", null, step.step_id), chips.map((text) => h("span", { class: "chip" }, text))),
       toggles(step),
@@ -344,7 +347,7 @@
       answers(step),
       strip(step),
       everyRouter(step),
-    );
+    ].filter(Boolean));
   };
 
   // --- input ---

@@ -113,8 +113,7 @@ def _details(results: Results) -> Element:
     return _section(
         "details",
         "Details",
-        node("h3", "Each router seed"),
-        seed_table(results),
+        *((node("h3", "Each router seed"), seed_table(results)) if results["per_seed"] else ()),
         *((node("h3", "Routing along trajectories"), behaviour_table(results)) if "behaviour" in results else ()),
         node("h3", "Where the numbers come from"),
         provenance_list(results),
@@ -157,7 +156,7 @@ def _filters(browser: Browser) -> Element:
         "form",
         node("label", "Search", node("input", type="search", id="search", autocomplete="off", spellcheck="false")),
         _select("agreement", "Scores", agreement),
-        _select("choice", "Router", choices),
+        _select("choice", "Router", choices) if browser.routers else None,
         _select("group", "Context", {name: name for name in groups}),
         _select("category", "Category", {name: name for name in categories}) if categories else None,
         _select("type", "Action", {name: name for name in types}),

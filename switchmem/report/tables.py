@@ -84,10 +84,15 @@ def policy_table(results: Results) -> Element:
         ", ".join(f"{count} {name}" for name, count in failures.items()) if isinstance(failures, Mapping) else failures
     )
     seeds = ", ".join(str(seed) for seed in results["seeds"])
+    learned = (
+        f"Learned policies are means over router seeds {seeds}, trained on {results['n_pref']:,} steps with a "
+        "preference."
+        if seeds
+        else "No router was trained."
+    )
     words = (
-        f"{gap}. Learned policies are means over router seeds {seeds}, trained on {results['n_pref']:,} steps with a "
-        f"preference. Intervals resample each {results['bootstrap']['unit']} ({results['bootstrap']['replicates']:,} "
-        f"times). Unparsable answers, which score 0: {told}."
+        f"{gap}. {learned} Intervals resample each {results['bootstrap']['unit']} "
+        f"({results['bootstrap']['replicates']:,} times). Unparsable answers, which score 0: {told}."
     )
     return node("div", table(columns, rows, "Policies of this run"), node("p", words, class_="small"))
 
