@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from transformers import Cache
 
 from switchmem.actors.caches import merge_caches, reorder_rows, sharing
+from switchmem.actors.delta_rule import states_in_place
 from switchmem.actors.endings import Ending
 from switchmem.actors.sampling import choose
 
@@ -67,7 +68,7 @@ def decode(
     alive = list(range(rows * samples))
     branch = [sample // samples for sample in alive]
     answers: list[list[int]] = [[] for _ in alive]
-    with branches.sharing():
+    with branches.growing():
         for position in range(max_new_tokens):
             logits = branches.logits
             index = torch.tensor(branch, device=logits.device)
@@ -95,9 +96,12 @@ class _Branches:
         self._positions = torch.cat([e.positions for e in extensions])
         self.logits = torch.cat([e.logits for e in extensions])
 
-    def sharing(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def growing(self) -> Iterator[None]:
         """Around all calls of `grow`."""
-        return sharing(self._model.config.get_text_config(), self._cache)
+        blocks = self._model.model.language_model.layers
+        with sharing(self._model.config.get_text_config(), self._cache), states_in_place(blocks):
+            yield
 
     def grow(self, drawn: Sequence[tuple[int, int]]) -> list[int]:
         """Feed every different (branch, token) once.
