@@ -1,4 +1,4 @@
-"""The command line: ``python train.py {prepare,show,harvest,fit,test,report} --config pocket.yaml``.
+"""The command line: ``python train.py {prepare,show,harvest,fit,test,audit,report} --config pocket.yaml``.
 
 LightningCLI with public hooks only. It parses, places everything that is written into one run folder, and hands over to
 `switchmem.pipeline.Study`, which holds the logic. The traps of the libraries below are met here:
@@ -102,6 +102,10 @@ class StudyTrainer(Trainer):
         """Harvest the frozen actor's states and sampled actions; trains nothing."""
         raise RunError("`harvest` must be run by `python train.py harvest`, got a bare Trainer. Use the command.")
 
+    def audit(self, model: LightningModule, datamodule: LightningDataModule | None = None) -> None:
+        """Tell from the preference harvest whether a router could gain anything; harvests what is not there yet."""
+        raise RunError("`audit` must be run by `python train.py audit`, got a bare Trainer. Use the command.")
+
     def report(
         self,
         model: LightningModule,
@@ -156,6 +160,7 @@ class SwitchMemCLI(LightningCLI):
             "show": {"model", "datamodule"},
             "harvest": {"model", "datamodule"},
             "test": {"model", "dataloaders", "datamodule", "ckpt_path", "verbose", "weights_only"},
+            "audit": {"model", "datamodule"},
             "report": {"model", "datamodule"},
         }
 
@@ -401,9 +406,15 @@ class SwitchMemCLI(LightningCLI):
         self.study.harvest("preference")
         self._say_goodbye()
 
+    def audit(self, model: RouterModule, datamodule: LightningDataModule) -> None:
+        """Judge the preference harvest."""
+        self.study.audit(model.target, self.provenance)
+        self._say_goodbye()
+
     def test(self, model: RouterModule, datamodule: LightningDataModule) -> None:
         """Score every policy on the test part."""
-        self._check_against_fit()
+        if self.study.actor.endpoint is None:  # an endpoint has no router, and nothing to fit
+            self._check_against_fit()
         self._log_config()
         self.study.evaluate(self.trainer.loggers, self.provenance)
         self._say_goodbye()

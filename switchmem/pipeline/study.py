@@ -24,18 +24,19 @@ from switchmem.harvest import Harvest, read_damaged
 from switchmem.learner import RouterModule
 from switchmem.memory.embedder import Embedder
 from switchmem.memory.views import Condition
+from switchmem.pipeline.audit import HeldOut, audit_input, write_audit
 from switchmem.pipeline.embedding import embed_on_all_devices
-from switchmem.pipeline.evaluate import FrozenPolicies, log_results, show, test_results
+from switchmem.pipeline.evaluate import FrozenPolicies, Told, endpoint_results, tell, test_results
 from switchmem.pipeline.routers import Recipe, RouterTraining, freeze
 from switchmem.pipeline.show import show_step
-from switchmem.pipeline.targets import Targets, make_targets, unparsable
+from switchmem.pipeline.targets import Targets, make_targets
 from switchmem.pipeline.used import Used
 from switchmem.pipeline.workshop import Workshop, as_study_data
 from switchmem.policy import PolicyCard
-from switchmem.preference import PreferenceEstimator
+from switchmem.preference import FOLDS, PreferenceEstimator
 from switchmem.prompts import fingerprint as template_fingerprint
 from switchmem.router import Target
-from switchmem.runs import RunFolder
+from switchmem.runs import RunError, RunFolder
 from switchmem.settings import StudySettings
 from switchmem.stages import Stage, Stages, digest_of
 
@@ -199,7 +200,17 @@ class Study:
     # --- fit ---
 
     def prepare(self) -> None:
-        """Everything in front of the routers: harvest, targets, features."""
+        """Everything in front of the routers: harvest, targets, features.
+
+        Raises:
+            RunError: if the actor is an endpoint, which shows no hidden states.
+        """
+        if self.actor.endpoint is not None:
+            raise RunError(
+                f"`actor.endpoint` must be null for `fit`, got {self.actor.endpoint.base_url}: a router is trained "
+                "from hidden states, which an endpoint does not show. `test` scores the fixed conditions and oracle; "
+                "to train, load the model's weights here."
+            )
         used = Used(self.harvest(PREFERENCE), self.settings)
         self.targets: Targets = make_targets(used, self.targets_stage)
         batch, t = used.router_batch(), self.targets
@@ -263,6 +274,28 @@ class Study:
             freeze(recipes, self.targets, PreferenceEstimator.load(self.targets_stage.folder), self.run.policy)
             say(f"policy: {len(recipes)} routers frozen in {self.run.policy}")
 
+    # --- audit ---
+
+    def audit(self, target: Target, provenance: Mapping[str, Any]) -> None:
+        """Tell whether it depends on the step which modality helps more, and what a router could gain from it.
+
+        Args:
+            target: what the routers learn that are judged.
+            provenance: where the numbers come from.
+        """
+        used, seed = Used(self.harvest(PREFERENCE), self.settings), self.settings.seeds[0]
+
+        def recipe(fold: int, n_pref: int) -> Recipe:
+            inputs = {**self.router_stage(target, seed).inputs, "fold": [fold, FOLDS]}
+            card = PolicyCard(**self.identity(used.layer), target=target, seed=seed, n_pref=n_pref)
+            return Recipe(target, seed, self.stages.stage("router", inputs), card)
+
+        data = audit_input(used, HeldOut(used, self.datamodule, self.workshop, recipe))
+        if is_first_rank():
+            notes = list(getattr(self.datamodule, "notes", ()))
+            provenance = {**provenance, "harvest": self.harvest_stage(PREFERENCE).key}
+            write_audit(data, used, self.run, {"target": target, "notes": notes, "provenance": provenance})
+
     # --- test ---
 
     def evaluate(self, loggers: Sequence[Logger], provenance: Mapping[str, Any]) -> None:
@@ -276,6 +309,10 @@ class Study:
             RunError: if `fit` has not frozen a policy in this run.
             PolicyError: if a policy was made for another actor, block, template or embedder.
         """
+        provenance = {**provenance, "harvest": self.harvest_stage(TEST).key}
+        if self.actor.endpoint is not None:
+            self._evaluate_endpoint(loggers, provenance)
+            return
         frozen = FrozenPolicies.load(self.run.policy)
         for policy in frozen.policies:  # before the actor runs, which may take days
             policy.check(**self.identity(policy.card.layer))
@@ -283,15 +320,13 @@ class Study:
         used = Used(harvest, self.settings)
         for policy in frozen.policies:
             policy.check(**self.identity(used.layer))
-        say(f"test: {len(harvest)} steps of {len(set(harvest.trajectories))} trajectories; {unparsable(harvest)}")
         if is_first_rank():
-            results = test_results(
-                used,
-                frozen,
-                self.run,
-                provenance={**provenance, "harvest": self.harvest_stage(TEST).key},
-                notes=list(getattr(self.datamodule, "notes", ())),
-                replicates=self.settings.bootstrap,
-            )
-            log_results(results, loggers)
-            show(results)
+            told = Told(provenance, list(getattr(self.datamodule, "notes", ())), self.settings.bootstrap)
+            tell(test_results(used, frozen, self.run, told), harvest, loggers)
+
+    def _evaluate_endpoint(self, loggers: Sequence[Logger], provenance: Mapping[str, Any]) -> None:
+        """Score what needs no router."""
+        harvest = self.harvest(TEST)
+        if is_first_rank():
+            told = Told(provenance, list(getattr(self.datamodule, "notes", ())), self.settings.bootstrap)
+            tell(endpoint_results(harvest, self.run, told), harvest, loggers)

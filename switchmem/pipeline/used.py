@@ -32,6 +32,8 @@ def used_blocks(layer: int | Sequence[int] | None, probed: Sequence[int]) -> tup
     >>> used_blocks(None, [0, 8, 31]), used_blocks(8, [0, 8, 31]), used_blocks([-1, -2], [0, 8, 31])
     ((31,), (8,), (8, 31))
     """
+    if layer is None and not probed:  # an endpoint shows no states
+        return ()
     asked = [-1] if layer is None else [layer] if isinstance(layer, int) else list(layer)
     found = [probed[n] if -len(probed) <= n < 0 else n for n in asked]
     if not found or len(set(found)) < len(found) or not set(found) <= set(probed):
