@@ -268,7 +268,8 @@ def audit_text(document: Mapping[str, Any], title: str) -> str:
         *((f"cost: {name}", value, 1) for name, value in document["costs"].items()),
     ]
     lines += [f"  {name:50}{_row(value, scale)}" for name, value, scale in rows]
-    lines += [f"not known: {what}" for what in document["unknown_costs"]]
+    if document["unknown_costs"]:
+        lines.append(f"this harvest does not tell: {'; '.join(document['unknown_costs'])}")
     return "\n".join([*lines, "", *document["verdict"]["text"]]) + "\n"
 
 

@@ -1,7 +1,8 @@
-"""The audit stage: routers that are judged on trajectories that they did not see, and what a harvest tells beside them."""
+"""The audit: routers judged on trajectories that they did not see, and what a harvest tells beside them."""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -62,16 +63,15 @@ class HeldOut:
         if folds.max() == 0:
             raise PreferenceError("routers must be judged on other trajectories, got a single one. Record more.")
         batch, shift = used.router_batch(), used.shift()
-        columns = {name: torch.from_numpy(getattr(pair, name)) for name in ("delta", "text", "image")}
+        columns = {name: torch.from_numpy(getattr(pair, name)) for name in ("text", "image")}
         chosen = np.zeros(len(folds), dtype=np.bool_)
         for fold in range(folds.max() + 1):
             rest = torch.from_numpy(folds != fold)
             gaps = np.where(folds != fold, pair.delta, 0.0)  # what is not seen counts as tied: it teaches nothing
-            with quiet("switchmem.preference.estimator"):
+            with quiet("switchmem.preference.estimator", below=logging.ERROR):
                 _, target = fit_targets(shift, gaps, used.harvest.trajectories, settings.components, settings.cross_fit)
-            targets = Targets(
-                torch.from_numpy(target), torch.from_numpy(gaps), columns["text"], columns["image"], {}, {}
-            )
+            columns |= {"target": torch.from_numpy(target), "delta": torch.from_numpy(gaps)}
+            targets = Targets(**columns, counts={}, probe_auroc={})
             recipe = self.recipe(fold, targets.n_pref)
             self._train(recipe, batch, targets, rest)
             _, r = Policy.load(recipe.stage.folder).route(rows_of(batch, ~rest))
@@ -105,7 +105,7 @@ def audit_input(used: Used, held_out: HeldOut) -> AuditInput:
     rows = torch.from_numpy(stable != 0)
     groups = [t for t, k in zip(harvest.trajectories, rows.tolist(), strict=True) if k]
     shifts = {layer: (harvest.states(IMAGE, layer) - harvest.states(TEXT, layer))[rows] for layer in harvest.layers}
-    with quiet("switchmem.preference.estimator", "switchmem.preference.probe", below=40):
+    with quiet("switchmem.preference.estimator", "switchmem.preference.probe", below=logging.ERROR):
         decisions = layer_decisions(shifts, stable[rows.numpy()], groups, n_components=used.settings.components)
     choice, why_not = None, ""
     try:
@@ -129,27 +129,24 @@ def audit_input(used: Used, held_out: HeldOut) -> AuditInput:
 def known_costs(harvest: Harvest) -> tuple[dict[str, list[float]], list[str]]:
     """What steps cost by name, [N] each, and in words what the harvest does not tell."""
     costs: dict[str, list[float]] = {}
-    unknown = [
-        "the latency of one decision: a harvest reads prompts and samples in batches, with a shared prefix. Measure it "
-        "one step at a time with the deployed agent; routing adds the router and no second pass of the actor."
-    ]
+    unknown = ["the latency of one decision (a harvest works in batches; measure the deployed agent step by step)"]
     for name in (Condition.NONE.value, TEXT, IMAGE):
         prompt = harvest.prompt_tokens(name)
         words = "without memory" if name == Condition.NONE.value else f"with {name.title()}"
         if prompt is None:
-            unknown.append(f"prompt tokens {words}: this harvest did not keep them.")
+            unknown.append(f"prompt tokens {words}")
         else:
             costs[f"prompt tokens {words}"] = [float(n) for n in prompt]
     for name in (TEXT, IMAGE):
         answers = harvest.new_tokens(name)
         if answers is None:
-            unknown.append(f"tokens of an answer with {name.title()}: this harvest did not keep them.")
+            unknown.append(f"tokens of an answer with {name.title()}")
         else:
             costs[f"tokens of an answer with {name.title()}"] = [math.fsum(row) / len(row) for row in answers]
     if any(harvest.seconds):
         costs["actor seconds per step of the harvest"] = harvest.seconds
     else:
-        unknown.append("the harvest's own seconds per step.")
+        unknown.append("the actor's seconds")
     return costs, unknown
 
 
