@@ -13,6 +13,7 @@ from typing import Any
 from lightning.pytorch.loggers import Logger
 from rich.console import Console
 
+from switchmem.console import say
 from switchmem.evaluation import (
     Routing,
     ScoreMatrix,
@@ -20,12 +21,14 @@ from switchmem.evaluation import (
     build_results,
     policy_table,
     policy_text,
+    routerless_results,
     table_rows,
     write_results,
 )
 from switchmem.evaluation.results import COLUMNS
 from switchmem.harvest import Harvest
 from switchmem.memory.views import Condition
+from switchmem.pipeline.targets import unparsable
 from switchmem.pipeline.used import Used
 from switchmem.policy import Policy, choices
 from switchmem.preference import PreferenceEstimator
@@ -77,50 +80,60 @@ def step_facts(harvest: Harvest) -> StepFacts:
     return StepFacts(harvest.context("index"), harvest.context("is_spatial"), density)
 
 
-def step_columns(used: Used, frozen: FrozenPolicies, main: Routing) -> dict[str, list[Any]]:
-    """Columns of ``scores.parquet`` beside scores and router scores, [N] each.
+def step_columns(harvest: Harvest) -> dict[str, list[Any]]:
+    """Columns of ``scores.parquet`` beside the scores, [N] each.
 
-    They are: the demonstration and its cosine; the soft preference ``t`` of the step's own shift, which no policy can
-    know beforehand; the ``choice`` of the run's own policy; the context features; the actor's ``seconds`` per step;
-    and the raw answer under each condition.
-
-    Args:
-        used: the harvest of the test part.
-        frozen: the policies.
-        main: the run's own router on the steps.
+    They are: the demonstration and its cosine; the context features; the actor's ``seconds`` per step; and the raw
+    answer under each condition.
     """
-    harvest = used.harvest
-    image = choices(main.r, main.threshold)
     features = ("index", "category", "action_type", "is_spatial", "density")
     return {
         "memory_id": list(harvest.memory_ids),
         "cosine": harvest.cosines.tolist(),
-        "t": frozen.estimator.decision(used.shift()).tolist(),
-        "choice": [(Condition.IMAGE if chosen else Condition.TEXT).value for chosen in image],
         **{name: harvest.context(name) for name in features},
         "seconds": harvest.seconds,
         **{f"answer_{c}": [answers[0] for answers in harvest.answers(c)] for c in harvest.conditions},
     }
 
 
-def test_results(
-    used: Used,
-    frozen: FrozenPolicies,
-    run: RunFolder,
-    *,
-    provenance: Mapping[str, Any],
-    notes: Sequence[str],
-    replicates: int,
-) -> dict[str, Any]:
+def routed_columns(used: Used, frozen: FrozenPolicies, main: Routing) -> dict[str, list[Any]]:
+    """The soft preference ``t`` of each step's own shift, which no policy can know beforehand, and the ``choice``.
+
+    Args:
+        used: the harvest of the test part.
+        frozen: the policies.
+        main: the run's own router on the steps.
+    """
+    image = choices(main.r, main.threshold)
+    return {
+        "t": frozen.estimator.decision(used.shift()).tolist(),
+        "choice": [(Condition.IMAGE if chosen else Condition.TEXT).value for chosen in image],
+    }
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is told with the numbers.
+
+    Args:
+        provenance: where they come from.
+        notes: sentences that must be read with them.
+        replicates: of the bootstrap.
+    """
+
+    provenance: Mapping[str, Any]
+    notes: Sequence[str]
+    replicates: int
+
+
+def test_results(used: Used, frozen: FrozenPolicies, run: RunFolder, told: Told) -> dict[str, Any]:
     """Score every policy on a greedy harvest, and write ``results.json`` and ``scores.parquet`` into the run.
 
     Args:
         used: the harvest of the test part, under all conditions.
         frozen: the policies; they were frozen before any test step was read.
         run: gets the files.
-        provenance: where the numbers come from.
-        notes: sentences that must be read with the numbers.
-        replicates: of the bootstrap.
+        told: what is told with the numbers.
     """
     harvest, batch = used.harvest, used.router_batch()
     matrix = score_matrix(harvest)
@@ -131,18 +144,50 @@ def test_results(
     results = build_results(
         matrix,
         routings,
-        benchmark=harvest.step_ids[0].split("/")[0],
+        benchmark=_benchmark(harvest),
         n_pref=frozen.training["n_pref"],
-        parse_failures={c: sum(reasons.values()) for c, reasons in harvest.parse_failures().items()},
+        parse_failures=_failures(harvest),
         probe_auroc={int(layer): float("nan") if value is None else value for layer, value in auroc},
-        provenance=provenance,
-        notes=notes,
+        provenance=told.provenance,
+        notes=told.notes,
         facts=step_facts(harvest),
-        replicates=replicates,
+        replicates=told.replicates,
     )
-    matrix.save(run.scores, routings, step_columns(used, frozen, routings[0]))
+    columns = {**step_columns(harvest), **routed_columns(used, frozen, routings[0])}
+    matrix.save(run.scores, routings, columns)
     write_results(results, run.results)
     return results
+
+
+def endpoint_results(harvest: Harvest, run: RunFolder, told: Told) -> dict[str, Any]:
+    """Score what needs no hidden states, and write the same files as `test_results`."""
+    matrix = score_matrix(harvest)
+    results = routerless_results(
+        matrix,
+        benchmark=_benchmark(harvest),
+        parse_failures=_failures(harvest),
+        provenance=told.provenance,
+        notes=told.notes,
+        replicates=told.replicates,
+    )
+    matrix.save(run.scores, extra=step_columns(harvest))
+    write_results(results, run.results)
+    return results
+
+
+def _benchmark(harvest: Harvest) -> str:
+    return harvest.step_ids[0].split("/")[0]
+
+
+def _failures(harvest: Harvest) -> dict[str, int]:
+    return {condition: sum(reasons.values()) for condition, reasons in harvest.parse_failures().items()}
+
+
+def tell(results: Mapping[str, Any], harvest: Harvest, loggers: Sequence[Logger]) -> None:
+    """Print a test's counts and table, and log its scores."""
+    say(f"test: {len(harvest)} steps of {len(set(harvest.trajectories))} trajectories; {unparsable(harvest)}")
+    log_results(results, loggers)
+    show(results)
 
 
 def show(results: Mapping[str, Any]) -> None:
