@@ -210,10 +210,11 @@ class Ranks:
             self._arrived[name].add(rank)
             if len(self._arrived[name]) < self.world:
                 return
+        for other in self._links:  # before this rank goes on itself, and may leave
+            self._send(other, {"go": name})
+        with self._changed:
             self._open.add(name)
             self._changed.notify_all()
-        for other in self._links:
-            self._send(other, {"go": name})
 
     def _send(self, rank: int, message: dict[str, Any]) -> None:
         try:

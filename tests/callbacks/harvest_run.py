@@ -4,7 +4,9 @@ python harvest_run.py FOLDER --steps 23 --devices 2 --workers 2 --batch 3 --dela
 """
 
 import argparse
+import errno
 import hashlib
+import os
 import sys
 import time
 from dataclasses import dataclass
@@ -85,6 +87,10 @@ class FakeActor(torch.nn.Module):
         return hashlib.blake2b(self.weight.detach().cpu().numpy().tobytes()).hexdigest()[:16]
 
 
+def no_space(descriptor):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def draw(*key, numbers=1):
     digest = hashlib.shake_256(repr(key).encode()).digest(numbers)
     return torch.tensor(list(digest), dtype=torch.float32) / 255
@@ -94,13 +100,22 @@ class FakeModule(L.LightningModule):
     """Everything that it returns is a function of the step, the condition and the seed."""
 
     def __init__(
-        self, conditions=("text", "image"), seeds=(1, 2), delay=0.0, drift=False, lose=False, fail=None, slow=None
+        self,
+        conditions=("text", "image"),
+        seeds=(1, 2),
+        delay=0.0,
+        drift=False,
+        lose=False,
+        fail=None,
+        slow=None,
+        full=None,
     ):
         super().__init__()
         self.actor, self.grammar, self.layers, self.start_hash = FakeActor(), FakeGrammar(), LAYERS, None
         self.conditions, self.sampling = tuple(Condition(c) for c in conditions), FakeSampling(tuple(seeds))
         self.delay, self.drift, self.lose = delay, drift, lose
-        self.fail, self.slow = fail or {}, slow or {}  # by rank: batches before an error, seconds per batch
+        # by rank: batches before an error, seconds per batch, batches before the disk is full
+        self.fail, self.slow, self.full = fail or {}, slow or {}, full or {}
 
     def on_predict_start(self):
         self.start_hash = self.actor.parameters_hash()
@@ -115,6 +130,8 @@ class FakeModule(L.LightningModule):
         time.sleep(self.delay * len(batch) + self.slow.get(self.global_rank, 0.0))
         if self.fail.get(self.global_rank) == batch_idx:
             raise RuntimeError("out of memory")
+        if self.full.get(self.global_rank) == batch_idx:
+            os.fsync = no_space
         if self.drift:
             self.actor.weight.add_(1)
         ids = [item.step.step_id for item in batch]

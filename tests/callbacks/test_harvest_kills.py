@@ -1,5 +1,6 @@
 """A harvest whose ranks are killed at any moment holds, in the end, what an undisturbed one does."""
 
+import json
 import random
 import signal
 
@@ -81,3 +82,34 @@ def test_sigterm_ends_a_harvest_with_what_it_has(fake, tmp_path, devices):
     wait(ranks, PROMPTLY)
     assert 0 < len(done_ids(tmp_path / "b" / "harvest")) < 40
     assert fake.same(fake.run(tmp_path / "b", steps=40), fake.run(tmp_path / "a", steps=40))
+
+
+def test_a_picture_found_broken_is_counted_by_id_and_the_rest_goes_on(fake, tmp_path):
+    data = fake.make_data(tmp_path / "b", 24)
+    data.prepare_memory("preference")
+    broken = ["aitw/p1/0", "aitw/p4/2", "aitw/p7/1"]
+    store = data.steps_stage.folder / "preference"
+    for row in json.loads((store / "index.json").read_text())["steps"]:
+        if row["step_id"] in broken:
+            shard = bytearray((store / row["shard"]).read_bytes())
+            shard[row["image_offset"] + 20] ^= 255
+            (store / row["shard"]).write_bytes(shard)
+    ranks = launch(fake.run, tmp_path / "b", devices=2, steps=24, workers=1)
+    wait(ranks)
+    assert [rank.status for rank in ranks] == [0, 0], [rank.said for rank in ranks]
+    harvest = Harvest.open(tmp_path / "b" / "harvest")
+    assert harvest.complete and len(harvest) == 21 and not set(broken) & set(harvest.step_ids)
+    skipped = harvest.manifest["skipped"]
+    assert sorted(skipped) == broken and all("have changed (sha256)" in reason for reason in skipped.values())
+    assert "21 steps in" in ranks[0].said and "3 steps skipped" in ranks[0].said
+
+
+def test_a_full_disk_at_one_rank_ends_all_with_the_way_out(fake, tmp_path):
+    ranks = launch(fake.run, tmp_path / "b", devices=2, steps=30, batch=1, delay=0.02, full={1: 3})
+    wait(ranks, PROMPTLY)
+    assert [rank.status for rank in ranks] == [1, 1]
+    for rank in ranks:
+        assert "must have space for the" in rank.said and "Make space and run the same command again" in rank.said
+    assert not list((tmp_path / "b" / "harvest").glob(".*"))
+    assert 0 < len(done_ids(tmp_path / "b" / "harvest")) < 30
+    assert fake.same(fake.run(tmp_path / "b", steps=30), fake.run(tmp_path / "a", steps=30))
