@@ -1,4 +1,24 @@
-"""The method live: a frozen policy, an actor and a bank of demonstrations behind one call."""
+"""The method live: a frozen policy, an actor and a bank of demonstrations behind one call.
+
+```python
+from pathlib import Path
+
+from switchmem.actors.spec import ActorSpec
+from switchmem.agent import LiveBank, SwitchMemAgent
+from switchmem.memory import HashingEmbedder
+
+steps = next(Path("runs/stages").glob("steps-*/bank"))  # the run's demonstrations, or your own step shards
+bank = LiveBank.build(steps, HashingEmbedder())
+agent = SwitchMemAgent.from_pretrained("runs/pocket/policy", ActorSpec("pocket"), bank)
+for _ in range(20):
+    screenshot, elements = phone.look()  # yours: a picture, and [{"box": [0.1, 0.4, 0.9, 0.5], "text": "Wi-Fi"}, ...]
+    decision = agent.act("open mail", screenshot, elements)
+    print(decision.explain(), decision.action or decision.reason, f"{decision.timings.total:.2f} s", sep="; ")
+    if decision.action is None or decision.action.type == "complete":
+        break
+    phone.do(decision.action)  # places are fractions of the screen
+```
+"""
 
 from switchmem.agent.agent import SwitchMemAgent
 from switchmem.agent.decision import Decision, Timings, Tokens

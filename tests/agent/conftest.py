@@ -51,11 +51,11 @@ def card(actor):
 def make_policy(actor, card):
     """A random router; its threshold and card can be chosen."""
 
-    def make(threshold=0.0, **changes):
+    def make(threshold=0.0, dim=EMBEDDER.dim, **changes):
         changed = PolicyCard(**{**vars(card), **changes})
-        width = 2 * EMBEDDER.dim if changed.target == "basic" else actor.hidden_size
+        width = 2 * dim if changed.target == "basic" else actor.hidden_size
         torch.manual_seed(0)
-        router = PairwiseRouter(width, EMBEDDER.dim).eval()
+        router = PairwiseRouter(width, dim).eval()
         torch.nn.init.normal_(router.scorer[0].weight, std=0.5)  # so that steps differ by more than rounding
         return Policy(router, threshold, changed)
 
