@@ -10,7 +10,6 @@ state decay. Continuations are therefore run in groups of equal length where a m
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from transformers import Cache, DynamicCache
 from transformers.modeling_outputs import ModelOutput
 
 from switchmem.actors.architectures import Architecture
+from switchmem.actors.batching import alike
 from switchmem.actors.caches import select_rows
 from switchmem.actors.decoding import Extension, decode
 from switchmem.actors.endings import Ending
@@ -135,14 +135,11 @@ class PrefixEngine:
             layers: blocks whose states are read, from 0.
 
         Returns:
-            Every prompt once: in one group, or with linear-attention layers in one group per length.
+            Every prompt once, in groups of like length; with linear-attention layers, of equal length.
         """
         pieces = [prompt.cut(prefixes.lengths[b], len(prompt)) for b, prompt in zip(steps, prompts, strict=True)]
-        groups: dict[int, list[int]] = defaultdict(list)
-        for n, piece in enumerate(pieces):
-            groups[len(piece) if self.is_recurrent else 0].append(n)
         extensions = []
-        for members in groups.values():
+        for members in alike([len(piece) for piece in pieces], 0.0 if self.is_recurrent else 0.05):
             group = [pieces[n] for n in members]
             index = torch.tensor([steps[n] for n in members], device=self.device)
             cache = select_rows(prefixes.cache, index)

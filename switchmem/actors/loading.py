@@ -97,7 +97,8 @@ def load_actor(spec: ActorSpec) -> VLMActor:
     if spec.adapter is not None:
         adapter = Origin.of(spec.adapter, spec.adapter_folder(), spec.adapter_revision, "adapter_revision")
         model, facts = merge_adapter(model, adapter), facts | adapter.facts("adapter")
-    return VLMActor(model.to(_device(spec)), _encoder(spec, origin), spec.load_template(), facts)
+    encoder, template = _encoder(spec, origin), spec.load_template()
+    return VLMActor(model.to(_device(spec)), encoder, template, facts, spec.max_batch_tokens)
 
 
 def load_encoder(spec: ActorSpec) -> PromptEncoder:

@@ -64,6 +64,9 @@ class ActorSpec:
         max_prompt_tokens: the most tokens of a prompt, visual ones included; None for no limit.
         state_tokens: the most tokens of a demonstration's textual screen, which is cut to them without losing the
             demonstrated element; None writes all of the screen.
+        max_batch_tokens: the most tokens that lie in memory at once, padding and the answers' own included; longer
+            batches of steps are run in parts. None runs each batch as it comes. Where memory runs out all the same,
+            a batch is halved.
         endpoint: a chat endpoint that serves `model`; None loads the weights here.
 
     Raises:
@@ -87,12 +90,13 @@ class ActorSpec:
     max_pixels: int | None = None
     max_prompt_tokens: int | None = None
     state_tokens: int | None = None
+    max_batch_tokens: int | None = None
     endpoint: Endpoint | None = None
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise ActorSpecError(f"`dtype` must be one of {', '.join(DTYPES)}, got {self.dtype!r}.")
-        for name in ("min_pixels", "max_pixels", "max_prompt_tokens", "state_tokens"):
+        for name in ("min_pixels", "max_pixels", "max_prompt_tokens", "state_tokens", "max_batch_tokens"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ActorSpecError(f"`{name}` must be at least 1 or null, got {value}.")
@@ -100,7 +104,7 @@ class ActorSpec:
             raise ActorSpecError(
                 f"`min_pixels` must be at most `max_pixels`, got {self.min_pixels} and {self.max_pixels}."
             )
-        for name in ("max_prompt_tokens", "min_pixels", "adapter"):
+        for name in ("max_prompt_tokens", "max_batch_tokens", "min_pixels", "adapter"):
             if self.endpoint is not None and getattr(self, name) is not None:
                 raise ActorSpecError(
                     f"`{name}` must be null with an `endpoint`, got {getattr(self, name)!r}: the server holds the "
@@ -151,14 +155,14 @@ class ActorSpec:
         """32 hexadecimal digits that change with everything that can change an answer.
 
         A local folder counts by the bytes of its files, a hub id by its name and revision, an adapter likewise; the
-        template counts by its words, and what the textual views tell counts too. No weights are loaded. The device is
-        left out: it moves results by rounding alone.
+        template counts by its words, and what the textual views tell counts too. No weights are loaded. Device and
+        `max_batch_tokens` are left out: they move results by rounding alone.
 
         Raises:
             ActorSpecError: if a local model or adapter has no files.
         """
         values: dict[str, Any] = asdict(self)
-        del values["device"], values["endpoint"]
+        del values["device"], values["max_batch_tokens"], values["endpoint"]
         if self.endpoint is not None:
             for name in ("revision", "dtype", "attention"):  # the server's affair
                 del values[name]

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from switchmem.actors.batching import Batcher, StepSize
 from switchmem.actors.decoding import Extension
 from switchmem.actors.encoder import PromptEncoder
 from switchmem.actors.endings import Ending
@@ -42,6 +43,15 @@ def hash_parameters(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
+def _size(
+    step: StepPrompts, rows: Mapping[Condition, TokenRow], conditions: Sequence[Condition], sampling: Sampling
+) -> StepSize:
+    prefix = shared_length(list(rows.values()))
+    tails = {condition.value: len(row) - prefix for condition, row in rows.items()}
+    answers = len(sampling.seeds) * sum(condition in conditions for condition in rows)
+    return StepSize(step.step_id, prefix, tails, answers * sampling.max_new_tokens)
+
+
 class VLMActor:
     """A loaded model with its encoder, frozen.
 
@@ -52,6 +62,7 @@ class VLMActor:
         encoder: its tokenizer and image processor.
         template: tells how its answers open and end.
         origin: where the weights come from, for `facts`.
+        max_batch_tokens: see `ActorSpec`.
 
     Raises:
         ActorError: if the model is of another kind, or the tokenizer lacks a token of the template or any token that
@@ -64,12 +75,14 @@ class VLMActor:
         encoder: PromptEncoder,
         template: PromptTemplate = DEFAULT,
         origin: Mapping[str, Any] | None = None,
+        max_batch_tokens: int | None = None,
     ) -> None:
         self.model: nn.Module = model.eval().requires_grad_(False)
         self.encoder = encoder
         self._ending = self._find_ending(model, encoder, template)
         self._origin = dict(origin or {})
         self.engine = PrefixEngine(model, self._ending)
+        self.batcher = Batcher(max_batch_tokens)
 
     @staticmethod
     def _find_ending(model: Any, encoder: PromptEncoder, template: PromptTemplate) -> Ending:
@@ -143,17 +156,35 @@ class VLMActor:
             One observation per step, in order; each is the same in any batch, up to the rounding of the device.
 
         Raises:
-            ActorError: if the model is not frozen.
+            ActorError: if the model is not frozen, or a single step does not fit into memory.
             PromptError: if a prompt lacks or is too long.
         """
         self._check_frozen()
         if not batch:
             return []
-        started = time.perf_counter()
         table, rows = self.tokenise(batch)
+        layers = [range(self.num_layers)[layer] for layer in layers]
+
+        def observe(group: list[int]) -> list[Observation]:
+            steps, prompts = [batch[n] for n in group], [rows[n] for n in group]
+            return self._observe(steps, prompts, table, conditions, layers, sampling)
+
+        sizes = [_size(step, prompts, conditions, sampling) for step, prompts in zip(batch, rows, strict=True)]
+        return self.batcher.run(sizes, observe)
+
+    def _observe(
+        self,
+        batch: Sequence[StepPrompts],
+        rows: Sequence[Mapping[Condition, TokenRow]],
+        table: ImageTable,
+        conditions: Sequence[Condition],
+        layers: Sequence[int],
+        sampling: Sampling,
+    ) -> list[Observation]:
+        """`observe` for steps that run together."""
+        started = time.perf_counter()
         lengths = [shared_length(list(prompts.values())) for prompts in rows]
         prefixes = self.engine.prefill([prompts[Condition.NONE] for prompts in rows], lengths, table)
-        layers = [range(self.num_layers)[layer] for layer in layers]
         states: list[dict[Condition, Tensor]] = [{} for _ in batch]
         sampled: list[tuple[int, Condition]] = []
         open_: list[Extension] = []
