@@ -1,4 +1,4 @@
-"""The command line: ``python train.py {prepare,show,harvest,fit,test,audit,report} --config pocket.yaml``.
+"""The command line: ``python train.py {prepare,show,harvest,fit,test,audit,report,sweep} --config pocket.yaml``.
 
 LightningCLI with public hooks only. It parses, places everything that is written into one run folder, and hands over to
 `switchmem.pipeline.Study`, which holds the logic. The traps of the libraries below are met here:
@@ -38,6 +38,7 @@ from switchmem.expected import EXPECTED, explained
 from switchmem.learner import RouterModule
 from switchmem.pipeline import Study, Workshop, best_checkpoint, validated
 from switchmem.pipeline.report import MEGABYTES, write_report
+from switchmem.pipeline.sweep import run_sweep
 from switchmem.ranks import end_with_launcher, forget_launcher, mark_launcher
 from switchmem.resolved import differing, ignored_by_test, router_settings
 from switchmem.router import Target
@@ -453,9 +454,12 @@ def main(args: ArgsType = None) -> int:
     Returns:
         The exit status: 0, or 1 after an error that its message explains, or 143 after SIGTERM.
     """
+    words = list(sys.argv[1:]) if args is None else args
     mark_launcher()
     end_with_launcher()
     try:
+        if isinstance(words, list) and words[:1] == ["sweep"]:  # builds nothing itself: each combination does
+            return run_sweep(words[1:], main)
         with muted():
             SwitchMemCLI(args)
     except SIGTERMException:  # a SystemExit of status 0: a run that was killed would count as finished

@@ -74,8 +74,8 @@ class HeldOut:
             targets = Targets(**columns, counts={}, probe_auroc={})
             recipe = self.recipe(fold, targets.n_pref)
             self._train(recipe, batch, targets, rest)
-            _, r = Policy.load(recipe.stage.folder).route(rows_of(batch, ~rest))
-            chosen[~rest.numpy()] = (r >= Policy.load(recipe.stage.folder).threshold).numpy()
+            conditions, _ = Policy.load(recipe.stage.folder).route(rows_of(batch, ~rest))
+            chosen[~rest.numpy()] = [condition is Condition.IMAGE for condition in conditions]
         return chosen
 
     def _train(self, recipe: Recipe, batch: dict[str, Tensor], targets: Targets, rest: Tensor) -> None:

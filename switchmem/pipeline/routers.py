@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,9 @@ from switchmem.stages import Stage, digest_of, write_json
 ESTIMATOR = ("preference/preference.safetensors", "preference/preference.json")
 """Files of the estimator in a run's policy folder."""
 
+LOGGED = ("val_regret", "image_rate")
+"""What of a policy the loggers of its run get."""
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -48,8 +54,7 @@ class Recipe:
         """``dcoe-0``: names its folder in the run's policy."""
         return f"{self.target}-{self.seed}"
 
-    @property
-    def kept(self) -> bool:
+    def is_kept(self) -> bool:
         """Whether it was trained before and can be read; a damaged one is trained again, and said to be."""
         if not self.stage.complete:
             return False
@@ -85,28 +90,36 @@ class RouterTraining:
 
     def main(self, recipe: Recipe, trainer: Trainer, module: RouterModule, ckpt_path: str | None) -> None:
         """Train the run's own router with its own trainer, unless it is there."""
-        if recipe.kept:
-            say(f"router {recipe.name}: kept from {recipe.stage.folder}")
-            return
-        recipe.stage.begin()
-        self._fit(recipe, trainer, module, ckpt_path)
-        self._finish(recipe, trainer, module)
+        with _alone(recipe.stage, trainer):
+            if recipe.is_kept():
+                say(f"router {recipe.name}: kept from {recipe.stage.folder}")
+            else:
+                recipe.stage.begin()
+                self._fit(recipe, trainer, module, ckpt_path)
+                self._finish(recipe, trainer, module)
+        facts = training_facts(recipe)
+        for logger in trainer.loggers:  # of the policy as it is deployed, on one scale for all targets and cuts
+            logger.log_metrics({f"policy/{name}": facts[name] for name in LOGGED if facts.get(name) is not None})
 
     def companion(self, recipe: Recipe) -> None:
         """Train another router with a fresh trainer of the same settings, unless it is there."""
-        first = is_first_rank()
-        if recipe.kept:
+        first, folder = is_first_rank(), recipe.stage.folder
+        if recipe.is_kept():
             return
-        folder = recipe.stage.begin() if first else recipe.stage.folder
         module = self._workshop.router(recipe.target)
         checkpoints = folder / "checkpoints"
         with quiet():
             best = best_checkpoint(checkpoints, module, validated(self._data))
             trainer = self._workshop.trainer([best], logs=folder)
+        with _alone(recipe.stage, trainer), quiet():
+            if recipe.is_kept():  # by another run, meanwhile
+                return
+            if first:
+                recipe.stage.begin()
             self._fit(recipe, trainer, module, None)
-        self._finish(recipe, trainer, module)
-        if first:
-            shutil.rmtree(checkpoints, ignore_errors=True)
+            self._finish(recipe, trainer, module)
+            if first:
+                shutil.rmtree(checkpoints, ignore_errors=True)
 
     def _fit(self, recipe: Recipe, trainer: Trainer, module: RouterModule, ckpt_path: str | None) -> None:
         seed_everything(recipe.seed, workers=True, verbose=False)
@@ -132,6 +145,7 @@ class RouterTraining:
                 "threshold": str(policy.threshold),
                 "image_rate": policy.card.image_rate,
                 "loss": _best_loss(trainer),
+                "val_regret": self._held_out_regret(policy),
             }
             write_json(recipe.stage.folder / "training.json", facts)
             recipe.stage.finish(**facts)
@@ -148,6 +162,34 @@ class RouterTraining:
         threshold = training_cut(r, self._targets, self._rule)
         values = {**vars(recipe.card), "image_rate": float(choices(r, threshold).mean())}
         return Policy(draft.router, threshold, PolicyCard(**values))
+
+    def _held_out_regret(self, policy: Policy) -> float | None:
+        """What the frozen policy loses on the validation steps against the better modality; None without them.
+
+        A mean over non-tied steps, in [0, 1].
+        """
+        lost: list[Tensor] = []
+        for batch in self._data.val_dataloader():
+            image = torch.from_numpy(choices(policy.route(batch)[1], policy.threshold))
+            delta = batch["delta"]
+            lost.append(torch.where(image == (delta > 0), 0.0, delta.abs()))
+        return float(torch.cat(lost).mean()) if lost else None
+
+
+@contextmanager
+def _alone(stage: Stage, trainer: Trainer) -> Iterator[None]:
+    """Let one run at a time train a router, where each run is one process; the runs of a sweep share stages."""
+    if trainer.world_size > 1:
+        yield
+        return
+    with stage.lock():
+        yield
+
+
+def training_facts(recipe: Recipe) -> dict[str, Any]:
+    """What the training of a router found out: epochs, threshold, loss and the like."""
+    facts: dict[str, Any] = json.loads((recipe.stage.folder / "training.json").read_text(encoding="utf-8"))
+    return facts
 
 
 def training_cut(r: Tensor, targets: Targets, rule: ThresholdRule) -> float:
@@ -205,7 +247,15 @@ def freeze(recipes: list[Recipe], targets: Targets, estimator: PreferenceEstimat
         Policy.load(recipe.stage.folder).save(temporary / recipe.name)
     estimator.save(temporary / "preference")
     training = {"n_pref": targets.n_pref, "counts": targets.counts, "probe_auroc": targets.probe_auroc}
-    rows = [{"target": recipe.target, "seed": recipe.seed, "folder": recipe.name} for recipe in recipes]
+    rows = [
+        {
+            "target": recipe.target,
+            "seed": recipe.seed,
+            "folder": recipe.name,
+            "val_regret": training_facts(recipe).get("val_regret"),
+        }
+        for recipe in recipes
+    ]
     digests = {name: digest_of(temporary / name) for name in ESTIMATOR}
     write_json(temporary / "policies.json", {"policies": rows, "training": training, "digests": digests})
     shutil.rmtree(folder, ignore_errors=True)
