@@ -30,7 +30,7 @@ from typing import Any
 import yaml
 
 from switchmem.arguments import CONFIG_FLAGS, CONFIGS, find_config
-from switchmem.console import say
+from switchmem.console import quiet, say
 from switchmem.evaluation.results import POLICY_OF_TARGET
 from switchmem.pipeline.sweep_file import Combination, SweepError, SweepFile, arguments
 from switchmem.stages import fingerprint, make_folder, write_json, write_whole
@@ -234,7 +234,7 @@ def run_job(job: Job, command: Command) -> dict[str, Any]:
     started = time.monotonic()
     log = job.folder / f"{job.key}.log"
     with log.open("w", encoding="utf-8", errors="backslashreplace") as file:
-        with contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
+        with contextlib.redirect_stdout(file), contextlib.redirect_stderr(file), quiet():
             status = _status(job, command)
     if status:
         lines = [line for line in log.read_text(encoding="utf-8").splitlines() if line.strip()]
@@ -326,8 +326,8 @@ def sweep_text(title: str, names: Sequence[str], rows: Sequence[Mapping[str, Any
         over = ", ".join(dict.fromkeys(str(row["baseline"]) for row in done))
         notes.insert(0, f"test part, {steps}; points over the best fixed condition ({over}), over trajectories.")
     notes.append(
-        "Rows show what a setting does. To choose settings take `val regret`, the points that the frozen policy loses on "
-        "held-out training trajectories against the better modality: the best of many test scores is too good."
+        "Rows show what a setting does. To choose settings take `val regret`, the points per non-tied step that the "
+        "policy loses on held-out training trajectories: the best of many test scores is too good."
     )
     return "\n".join([f"sweep {title}", *text, *notes]) + "\n"
 

@@ -1,7 +1,7 @@
 """W&B sweep files: read one and expand it into the combinations of settings that it asks for.
 
-Of the format (https://docs.wandb.ai/guides/sweeps/define-sweep-configuration) this reads what a grid and a random search
-need. Bayesian search and early termination are decided on W&B's servers.
+Of the format (https://docs.wandb.ai/guides/sweeps/define-sweep-configuration) this reads what a grid and a random
+search need. Bayesian search and early termination are decided on W&B's servers.
 """
 
 from __future__ import annotations
@@ -139,16 +139,16 @@ def _draw(name: str, parameter: Mapping[str, Any], rng: random.Random) -> Any:
     if "value" in parameter or "values" in parameter:
         return rng.choice(_values(name, parameter))
     low, high = parameter.get("min"), parameter.get("max")
-    numbers = isinstance(low, (int, float)) and isinstance(high, (int, float)) and low <= high
-    whole = isinstance(low, int) and isinstance(high, int)
-    distribution = parameter.get("distribution", "int_uniform" if whole else "uniform")
-    if numbers and distribution == "int_uniform" and whole:
-        return rng.randint(int(low), int(high))
-    if numbers and distribution == "uniform":
-        return rng.uniform(low, high)
-    if numbers and distribution == "log_uniform_values" and low > 0:
-        return math.exp(rng.uniform(math.log(low), math.log(high)))
+    if isinstance(low, (int, float)) and isinstance(high, (int, float)) and low <= high:
+        whole = isinstance(low, int) and isinstance(high, int)
+        distribution = parameter.get("distribution", "int_uniform" if whole else "uniform")
+        if distribution == "int_uniform" and whole:
+            return rng.randint(int(low), int(high))
+        if distribution == "uniform":
+            return rng.uniform(low, high)
+        if distribution == "log_uniform_values" and low > 0:
+            return math.exp(rng.uniform(math.log(low), math.log(high)))
     raise SweepError(
-        f"parameter {name!r} must have `value`, `values`, or `min` and `max` with the distribution uniform, int_uniform "
-        f"or log_uniform_values, got {dict(parameter)}. Others run on W&B only."
+        f"parameter {name!r} must have `value`, `values`, or `min` and `max` with the distribution uniform, "
+        f"int_uniform or log_uniform_values, got {dict(parameter)}. Others run on W&B only."
     )
