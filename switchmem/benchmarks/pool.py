@@ -6,6 +6,7 @@ one task and one pipe, so that both are known.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import pickle
@@ -13,7 +14,8 @@ import signal
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -69,8 +71,23 @@ def run_tasks(tasks: Sequence[Task], workers: int | None, on_read: OnRead) -> No
     if count > 1:
         _run_spawned(tasks, count, on_read)
         return
-    for task in tasks:
-        task.function(task.payload, on_read)
+    with _seldom_collected():
+        for task in tasks:
+            task.function(task.payload, on_read)
+
+
+@contextmanager
+def _seldom_collected() -> Iterator[None]:
+    """Look for reference cycles less often.
+
+    A step has some hundred small objects and no cycle; looking after every 700 of them takes a tenth of the time.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(200_000, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 @dataclass
@@ -162,7 +179,8 @@ def _serve(pipe: Connection, counter: Any) -> None:
         except EOFError:
             return
         try:
-            function(payload, on_read)
+            with _seldom_collected():
+                function(payload, on_read)
         except Exception as error:
             pipe.send(_sendable(error))
         else:
