@@ -44,7 +44,7 @@ from switchmem.resolved import differing, ignored_by_test, router_settings
 from switchmem.router import Target
 from switchmem.runs import RunError, RunFolder, release_folders
 from switchmem.settings import MemorySettings, RunSettings, StudySettings
-from switchmem.stages import UNWRITABLE, Stages, unwritable
+from switchmem.stages import FULL, UNWRITABLE, Stages, unwritable
 
 SECTIONS: dict[str, type] = {
     "actor": ActorSpec,
@@ -472,9 +472,11 @@ def main(args: ArgsType = None) -> int:
         sys.stderr.write(f"error: {told}\n")
         return 1
     except OSError as error:
-        if error.errno not in UNWRITABLE or not isinstance(error.filename, str):
+        # a failed `write` does not know its file, an `open` does
+        if error.errno not in (UNWRITABLE if isinstance(error.filename, str) else FULL):
             raise
-        sys.stderr.write(f"error: {unwritable(Path(error.filename), error)}\n")
+        place = Path(error.filename) if isinstance(error.filename, str) else None
+        sys.stderr.write(f"error: {unwritable(place, error)}\n")
         return 1
     finally:
         release_folders()

@@ -105,21 +105,23 @@ def make_folder(path: Path) -> None:
         raise unwritable(path, error) from error
 
 
-def unwritable(path: Path, error: OSError, size: int | None = None) -> WriteError:
+def unwritable(path: Path | None, error: OSError, size: int | None = None) -> WriteError:
     """What to tell of a failed write, and what to do about it.
 
     Args:
-        path: what was to be written.
+        path: what was to be written; None if unknown.
         error: why it was not.
         size: of it, in bytes.
     """
     found = error.strerror or str(error)
     if error.errno in FULL:
-        needed = "" if size is None else f" for the {size:,} bytes of {path.name}"
-        with suppress(OSError):
-            found += f" ({shutil.disk_usage(path.parent).free:,} bytes free)"
+        place, needed = "the disk of the run or of its stages", ""
+        if path is not None:
+            place, needed = str(path.parent), "" if size is None else f" for the {size:,} bytes of {path.name}"
+            with suppress(OSError):
+                found += f" ({shutil.disk_usage(path.parent).free:,} bytes free)"
         return WriteError(
-            f"{path.parent} must have space{needed}, got: {found}. Make space and run the same command again: what was "
+            f"{place} must have space{needed}, got: {found}. Make space and run the same command again: what was "
             "finished is kept."
         )
     return WriteError(
