@@ -77,7 +77,7 @@ TYPED = {"type": "type", "point": None, "end": None, "text": "two  words", "desc
 
 
 def step_of(k, matrix, side, **changes):
-    """Step number `k`; its category is one of two, and every seventh has an answer that cannot be parsed."""
+    """Step number `k`; every fifth choice is wrong, and every seventh step has an answer that cannot be parsed."""
     step_id = matrix.step_ids[k]
     action = (tap(0.1 + 0.8 * (k % 10) / 10, 0.5), SWIPE, TYPED)[k % 3]
     actions = {c: (None if c == "none" and k % 7 == 0 else tap(0.3, 0.4)) for c in CONDITIONS}
@@ -94,9 +94,9 @@ def step_of(k, matrix, side, **changes):
         "answers": {c: f"answer {c} {k}" for c in CONDITIONS},
         "actions": actions,
         "reasons": {c: None if action else "no_action" for c, action in actions.items()},
-        "r": (1.5 if side[k] else -1.5, 0.0),
+        "r": (1.5 if side[k] == (k % 5 > 0) else -1.5, 0.0),
         "t": 2.0 if side[k] else -2.0,
-        "choice": "image" if side[k] else "text",
+        "choice": "image" if side[k] == (k % 5 > 0) else "text",
         "instruction": f"Do task {k} of the sample",
         "gold": action,
     }

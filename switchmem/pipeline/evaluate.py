@@ -29,6 +29,7 @@ from switchmem.evaluation.results import COLUMNS
 from switchmem.harvest import Harvest
 from switchmem.memory.views import Condition
 from switchmem.pipeline.targets import unparsable
+from switchmem.pipeline.report import log_figures
 from switchmem.pipeline.used import Used
 from switchmem.policy import Policy, choices
 from switchmem.preference import PreferenceEstimator
@@ -200,7 +201,7 @@ def show(results: Mapping[str, Any]) -> None:
 
 
 def log_results(results: Mapping[str, Any], loggers: Sequence[Logger]) -> None:
-    """Give scores to every logger, and the whole table to those that take one (Weights & Biases does)."""
+    """Give scores to every logger, and table and figures to those that take them (Weights & Biases does)."""
     rows = table_rows(results)
     metrics = {f"test/{row['policy']}/{name}": row[name] for row in rows for name in ("score", "image_rate")}
     metrics |= {"test/oracle_gap": results["oracle_gap"], "test/diff": results["comparison"]["diff"]}
@@ -210,6 +211,7 @@ def log_results(results: Mapping[str, Any], loggers: Sequence[Logger]) -> None:
         if log_table is not None:
             log_table("test/policies", columns=list(COLUMNS), data=[[_cell(row[c]) for c in COLUMNS] for row in rows])
         logger.save()
+    log_figures(results, loggers)
 
 
 def _cell(value: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from lightning.pytorch.loggers import Logger, WandbLogger
 
 from switchmem.actors.grammars.base import get_grammar
 from switchmem.benchmarks import DataError
@@ -23,7 +24,7 @@ from switchmem.evaluation import ResultsError, context_groups, read_results
 from switchmem.harvest import Harvest
 from switchmem.memory.views import Condition, text_state
 from switchmem.prompts import get_template
-from switchmem.report import Browser, Demo, Router, ShownStep, embed, render
+from switchmem.report import Browser, Demo, Router, ShownStep, all_figures, embed, render, standalone
 from switchmem.runs import RunError, RunFolder
 from switchmem.stages import Stages, make_folder, write_whole
 from switchmem.steps import RecordError, Screenshot, Step
@@ -92,6 +93,21 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         return list(pq.read_table(path).to_pylist())
     except (OSError, pa.ArrowException) as error:
         raise RunError(f"`report` must find a whole {path}, got: {error}. Run `test` again.") from error
+
+
+def log_figures(results: Mapping[str, Any], loggers: Iterable[Logger]) -> None:
+    """Give the figures to Weights & Biases, as small pages; other loggers take none.
+
+    Args:
+        results: of a test.
+        loggers: of the run.
+    """
+    for logger in loggers:
+        if isinstance(logger, WandbLogger):
+            from wandb import Html  # there, as its logger is; no other run needs it
+
+            pages = {f"figures/{figure.name}": standalone(figure) for figure in all_figures(results)}
+            logger.experiment.log({name: Html(page, inject=False) for name, page in pages.items()})
 
 
 # --- what the stages hold ---
@@ -191,7 +207,8 @@ def make_browser(results: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], 
     damaged = sum(map(bool, missing)) if recordings.steps else 0
     notes = list(recordings.lacking)
     if damaged:
-        notes.append(f"{damaged} records of steps or demonstrations cannot be read; each says why where it stands.")
+        records = "record of a step or a demonstration" if damaged == 1 else "records of steps or demonstrations"
+        notes.append(f"{damaged} {records} cannot be read; where it belongs, the page says why.")
     limit = results["provenance"].get("actor", {}).get("state_tokens")
     if limit is not None:
         notes.append(f"Memories are shown whole; the actor reads at most {limit} tokens of a textual screen.")
