@@ -1,4 +1,4 @@
-# make setup | demo | test | lint. Every target does the set-up it needs; a second call reuses it.
+# make setup | demo | test | lint | browser. Every target does the set-up it needs; a second call reuses it.
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV ?= .venv
@@ -10,7 +10,7 @@ STAMP := $(VENV)/.switchmem-setup
 #   make setup TORCH="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
 TORCH ?= torch==2.13.0
 
-.PHONY: setup demo test lint typecheck clean
+.PHONY: setup demo test lint typecheck browser clean
 
 setup: $(STAMP)
 
@@ -32,7 +32,19 @@ lint: setup
 typecheck: setup
 	$(BIN)/mypy
 
-test: lint typecheck
+# The report is tested in a real Chromium: $SWITCHMEM_CHROMIUM, or one on the path. Where there is none, root on Debian
+# gets it from the distribution; anyone else is told, and those tests are skipped with the reason.
+browser:
+	@if [ -n "$$SWITCHMEM_CHROMIUM" ] || command -v chromium chromium-browser google-chrome >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "installing chromium for the browser tests"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; } \
+	    >/dev/null || echo "chromium could not be installed: the browser tests are skipped"; \
+	else \
+	  echo "no chromium: the browser tests are skipped; install one, or name its program in SWITCHMEM_CHROMIUM"; \
+	fi
+
+test: lint typecheck browser
 	$(BIN)/pytest
 
 clean:

@@ -28,8 +28,8 @@ from switchmem.evaluation import (
 from switchmem.evaluation.results import COLUMNS
 from switchmem.harvest import Harvest
 from switchmem.memory.views import Condition
-from switchmem.pipeline.targets import unparsable
 from switchmem.pipeline.report import log_figures
+from switchmem.pipeline.targets import unparsable
 from switchmem.pipeline.used import Used
 from switchmem.policy import Policy, choices
 from switchmem.preference import PreferenceEstimator
