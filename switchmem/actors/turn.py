@@ -7,8 +7,9 @@ from torch import Tensor
 
 from switchmem.actors.decoding import Extension
 from switchmem.actors.engine import Prefixes
+from switchmem.actors.protocol import StepPrompts
 from switchmem.actors.rows import shared_length
-from switchmem.actors.vlm import StepPrompts, VLMActor
+from switchmem.actors.vlm import VLMActor
 from switchmem.memory.views import Condition
 
 

@@ -12,9 +12,10 @@ from PIL import Image
 from torch import Tensor
 
 from switchmem.actors.loading import load_actor
+from switchmem.actors.protocol import StepPrompts
 from switchmem.actors.spec import ActorSpec, ActorSpecError
 from switchmem.actors.turn import Turn
-from switchmem.actors.vlm import StepPrompts, VLMActor
+from switchmem.actors.vlm import VLMActor
 from switchmem.agent.decision import Decision, Stopwatch, Tokens
 from switchmem.agent.live_bank import LiveBank
 from switchmem.memory.views import Condition, query_text

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from switchmem.actors.protocol import StepPrompts
 from switchmem.actors.sampling import GREEDY
 from switchmem.actors.turn import Turn
-from switchmem.actors.vlm import StepPrompts
 from switchmem.memory.views import Condition
 from switchmem.prompts import POCKET, PromptError
 

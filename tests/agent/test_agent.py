@@ -9,9 +9,10 @@ import time
 import pytest
 import torch
 
+from switchmem.actors.api.endpoint import Endpoint
 from switchmem.actors.grammars.base import ParseReason
 from switchmem.actors.module import FrozenActorModule
-from switchmem.actors.spec import ActorSpec
+from switchmem.actors.spec import ActorSpec, ActorSpecError
 from switchmem.agent import LiveBank, SwitchMemAgent
 from switchmem.harvest.record import Vectors
 from switchmem.memory import Bank, HashingEmbedder, StepWithMemory, top1
@@ -124,11 +125,17 @@ def test_a_policy_of_another_part_is_refused(make_agent, card, name):
 
 def test_a_mismatch_is_found_before_the_actor_is_loaded(make_policy, bank, tmp_path, monkeypatch):
     make_policy().save(tmp_path)
-    monkeypatch.setattr(ActorSpec, "load", lambda _: pytest.fail("loaded"))
+    monkeypatch.setattr("switchmem.agent.agent.load_actor", lambda _: pytest.fail("loaded"))
     with pytest.raises(PolicyError, match="`actor` is"):
         SwitchMemAgent.from_pretrained(tmp_path, ActorSpec(dtype="bfloat16", device="cpu"), bank)
     with pytest.raises(PolicyError, match="must hold a whole policy"):
         SwitchMemAgent.from_pretrained(tmp_path / "elsewhere", ActorSpec(), bank)
+
+
+def test_an_endpoint_is_refused(make_policy, bank, tmp_path):
+    make_policy().save(tmp_path)
+    with pytest.raises(ActorSpecError, match="got the endpoint http://here/v1, which shows none"):
+        SwitchMemAgent.from_pretrained(tmp_path, ActorSpec(endpoint=Endpoint("http://here/v1")), bank)
 
 
 def test_a_block_that_the_actor_lacks_is_refused(make_agent, actor):
