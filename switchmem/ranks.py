@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 CONNECT_SECONDS = 120.0
 """How long ranks look for each other, once all of them are in the process group."""
-GRACE_SECONDS = 5.0
+GRACE_SECONDS = 3.0
 """How long a rank that hears of another's error may take to tell its own: often all of them have the same."""
 KEEP_SECONDS = 60.0
 """How long a rank that ends may take to write what it has finished; a disk may hang."""

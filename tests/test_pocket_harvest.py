@@ -1,34 +1,40 @@
 """The pocket actor's sampled actions are the same for any batch size, number of ranks, and after a kill."""
 
 import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
+from forked_ranks import launch, until, wait
 
+import callbacks  # noqa: F401
+import data_modules  # noqa: F401
+import switchmem.actors.module  # noqa: F401
+from switchmem.cli import main
 from switchmem.harvest import Harvest
 
-SMALL = "--data.init_args.apps 2 --data.init_args.episodes 3 --data.init_args.test_apps 1"
+# What a command imports by name is imported above, once and before the forks.
+
+SMALL = "--data.init_args.apps=2 --data.init_args.episodes=3 --data.init_args.test_apps=1".split()
 
 
-def command(project: Path, *flags: str) -> list[str]:
-    return [sys.executable, str(project / "train.py"), "harvest", "--config", "pocket.yaml", *SMALL.split(), *flags]
+def command(folder, devices, nodes, flags=()):
+    """What each process runs."""
+    os.chdir(folder)
+    ranks = [f"--trainer.devices={devices}", "--trainer.strategy=ddp"] if devices > 1 else []
+    raise SystemExit(main(["harvest", "--config=pocket.yaml", *SMALL, *ranks, *flags]))
 
 
-def harvest(project: Path, folder: Path, *flags: str) -> Harvest:
-    folder.mkdir(exist_ok=True)
-    done = subprocess.run(command(project, *flags), cwd=folder, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
+def harvest(folder: Path, *flags: str, devices: int = 1) -> Harvest:
+    ranks = launch(command, folder, devices, flags=flags)
+    wait(ranks, 240)
+    assert [rank.status for rank in ranks] == [0] * devices, [rank.said for rank in ranks]
     (found,) = (folder / "runs" / "stages").glob("harvest-*/manifest.json")
     return Harvest.open(found.parent)
 
 
 @pytest.fixture(scope="module")
-def plain(project, tmp_path_factory) -> Harvest:
-    return harvest(project, tmp_path_factory.mktemp("plain"), "--data.init_args.batch_size=8")
+def plain(tmp_path_factory) -> Harvest:
+    return harvest(tmp_path_factory.mktemp("plain"), "--data.init_args.batch_size=8")
 
 
 def assert_same(one: Harvest, other: Harvest) -> None:
@@ -39,30 +45,22 @@ def assert_same(one: Harvest, other: Harvest) -> None:
         assert (one.scores(condition) == other.scores(condition)).all()
 
 
-@pytest.mark.slow
-def test_batch_size_changes_no_answer(project, tmp_path, plain):
-    assert_same(plain, harvest(project, tmp_path, "--data.init_args.batch_size=1"))
+def test_batch_size_changes_no_answer(tmp_path, plain):
+    assert_same(plain, harvest(tmp_path, "--data.init_args.batch_size=1"))
 
 
-@pytest.mark.slow
-def test_two_ranks_change_no_answer(project, tmp_path, plain):
-    ranks = ["--trainer.devices=2", "--trainer.strategy=ddp"]
-    assert_same(plain, harvest(project, tmp_path, *ranks))
+def test_two_ranks_change_no_answer(tmp_path, plain):
+    assert_same(plain, harvest(tmp_path, devices=2))
 
 
-@pytest.mark.slow
-def test_a_kill_changes_no_answer(project, tmp_path, plain):
+def test_a_kill_changes_no_answer(tmp_path, plain):
     flags = ["--data.init_args.batch_size=1"]
-    process = subprocess.Popen(
-        command(project, *flags), cwd=tmp_path, start_new_session=True, stdout=subprocess.DEVNULL
-    )
+    (rank,) = launch(command, tmp_path, flags=flags)
     # as soon as the harvest has begun: some of its steps are done, none or few of them kept
-    while process.poll() is None and not list(tmp_path.glob("runs/stages/harvest-*/*")):
-        time.sleep(0.05)
-    time.sleep(0.3)
-    killed = process.poll() is None
-    os.killpg(process.pid, signal.SIGKILL) if killed else None
-    process.wait()
-    assert killed, "the harvest was over before it could be killed"
+    assert until(lambda: rank.ended or "harvest of preference" in rank.said, 120)
+    until(lambda: False, 0.3)
+    assert not rank.ended, "the harvest was over before it could be killed"
+    rank.kill()
+    wait([rank])
     assert not list(tmp_path.glob("runs/stages/harvest-*/manifest.json"))
-    assert_same(plain, harvest(project, tmp_path, *flags))
+    assert_same(plain, harvest(tmp_path, *flags))

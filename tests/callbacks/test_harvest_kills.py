@@ -53,6 +53,17 @@ def test_twenty_kills_of_any_rank_at_any_moment_change_nothing(fake, tmp_path):
     assert fake.same(harvest, fake.run(tmp_path / "calm", steps=STEPS))
 
 
+def test_two_ranks_with_two_workers_cover_every_step_once(fake, tmp_path):
+    ranks = launch(fake.run, tmp_path / "b", devices=2, steps=23, workers=2)
+    wait(ranks)
+    harvest = Harvest.open(tmp_path / "b" / "harvest")
+    assert harvest.complete and len(harvest) == 23
+    assert {shard["name"][:8] for shard in harvest.manifest["shards"]} == {"rank-000", "rank-001"}
+    assert fake.same(harvest, fake.run(tmp_path / "a", steps=23))
+    for rank, steps in enumerate((12, 11)):
+        assert f"rank {rank} of 2: {steps} steps to do" in ranks[rank].said
+
+
 def test_a_failing_rank_is_told_by_the_others_and_nothing_is_lost(fake, tmp_path):
     ranks = launch(fake.run, tmp_path / "b", devices=2, steps=30, batch=1, delay=0.02, fail={1: 5})
     wait(ranks, PROMPTLY)
