@@ -89,3 +89,18 @@ def test_a_config_flag_without_a_file_is_an_error():
 @given(st.lists(st.sampled_from(["--a=1", "--b=2", "--c.d+=x", "--print_config", "value"])))
 def test_without_files_nothing_changes(flags):
     assert resolve_arguments(["fit", *flags]) == ["fit", *flags]
+
+
+def test_a_runs_folder_stands_for_its_config_and_its_place(tmp_path):
+    run = tmp_path / "runs" / "mine"
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text("run: {name: other, dir: elsewhere}")
+    found = resolve_arguments(["report", "--pictures=3", f"--run={run}"])
+    assert found == [
+        "report", "--config", str(run / "config.yaml"), f"--run.dir={run.parent}", "--run.name=mine", "--pictures=3"
+    ]  # fmt: skip
+    assert resolve_arguments(["report", "--run", str(run), "--run.name=x"])[-1] == "--run.name=x"
+    for wrong in (tmp_path, tmp_path / "nothing", "typo"):
+        with pytest.raises(ArgumentsError, match="must name the folder of a run"):
+            resolve_arguments(["report", f"--run={wrong}"])
+    assert resolve_arguments(["fit", '--run={"name": "x"}']) == ["fit", "--run", '{"name": "x"}']

@@ -376,6 +376,8 @@ def test_wandb_needs_no_account_and_runs_twice(desk, mode, project):
     assert table in done.stdout
     kept = list((desk.folder / "runs" / "w" / "wandb").glob("offline-run-*/*.wandb"))
     assert len(kept) == (3 if mode == "offline" else 0)
+    figures = list((desk.folder / "runs" / "w" / "wandb").glob("*/files/media/html/figures/*.html"))
+    assert {f.name.partition("_")[0] for f in figures} >= ({"policies", "frontier"} if mode == "offline" else set())
     assert not (desk.folder / "wandb").exists()
 
 

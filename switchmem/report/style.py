@@ -2,5 +2,9 @@
 
 from importlib.resources import files
 
-STYLE = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
-SCRIPT = files(__package__).joinpath("page.js").read_text(encoding="utf-8")
+_HERE = files(__package__)
+STYLE = _HERE.joinpath("page.css").read_text(encoding="utf-8")
+
+# one script with names of its own; each file uses those before it
+_PARTS = "\n".join(_HERE.joinpath(name).read_text(encoding="utf-8") for name in ("words.js", "step.js", "list.js"))
+SCRIPT = f'"use strict";\n(() => {{\n{_PARTS}}})();\n'
