@@ -8,6 +8,8 @@ turns, and the median of the turns counts. Ratios of ways that take one core com
 programs on the machine change little (all files are in the page cache, so that nothing waits); the scaling compares
 wall-clock time, and stands beside what the machine itself gives to two processes at that hour. MB are those of raw
 pixels. The last line is one JSON object.
+
+(PyPI's tfrecord is imported where it is used: it imports torch, and worker processes import this file.)
 """
 
 from __future__ import annotations
@@ -31,8 +33,6 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
-from tfrecord import example_pb2, tfrecord_loader
-from tfrecord.writer import TFRecordWriter
 
 from switchmem.benchmarks.aitw.records import AitwReader, is_shard
 from switchmem.benchmarks.convert import convert, survey
@@ -117,6 +117,8 @@ def record(number: int, pixels: bytes) -> dict[str, tuple[object, str]]:
 
 def write_shards(folder: Path, shards: int, steps_per_shard: int) -> tuple[str, list[Path]]:
     """Shards by PyPI's writer, gzipped by the standard library; where the screens come from, and the files."""
+    from tfrecord.writer import TFRecordWriter
+
     origin, pictures = screens()
     paths = []
     (folder / "general").mkdir(parents=True)
@@ -138,11 +140,15 @@ def write_shards(folder: Path, shards: int, steps_per_shard: int) -> tuple[str, 
 
 def by_tfrecord(paths: list[Path]) -> int:
     """PyPI's reader, all keys."""
+    from tfrecord import tfrecord_loader
+
     return sum(1 for path in paths for _ in tfrecord_loader(str(path), None, KEYS, compression_type="gzip"))
 
 
 def by_tfrecord_pixels(paths: list[Path]) -> int:
     """PyPI's reader, and the picture as an array of its shape."""
+    from tfrecord import tfrecord_loader
+
     count = 0
     for path in paths:
         for row in tfrecord_loader(str(path), None, KEYS, compression_type="gzip"):
@@ -153,6 +159,8 @@ def by_tfrecord_pixels(paths: list[Path]) -> int:
 
 def plain_examples(path: Path) -> Iterator[object]:
     """The loop that anyone would write: gunzip, cut into records, parse."""
+    from tfrecord import example_pb2
+
     with gzip.open(path, "rb") as file:
         while header := file.read(12):
             payload = file.read(struct.unpack("<Q", header[:8])[0])
