@@ -24,7 +24,7 @@ from switchmem.evaluation import ResultsError, context_groups, read_results
 from switchmem.harvest import Harvest
 from switchmem.memory.views import Condition, text_state
 from switchmem.prompts import get_template
-from switchmem.report import Browser, Demo, Router, ShownStep, all_figures, embed, render, standalone
+from switchmem.report import Browser, Demo, Router, ShownStep, all_figures, as_file, embed, render, standalone
 from switchmem.runs import RunError, RunFolder
 from switchmem.stages import Stages, make_folder, write_whole
 from switchmem.steps import RecordError, Screenshot, Step
@@ -36,7 +36,7 @@ GOLDEN = 0.6180339887498949
 
 
 def write_report(run: RunFolder, stages: Stages, pictures: int | None = None, megabytes: int = MEGABYTES) -> Path:
-    """Write ``report/index.html`` into a run's folder.
+    """Write ``report/index.html`` into a run's folder, and beside it each figure as ``report/figures/NAME.svg``.
 
     Args:
         run: with the results of `test`.
@@ -54,7 +54,7 @@ def write_report(run: RunFolder, stages: Stages, pictures: int | None = None, me
     for name, value, least in (("pictures", pictures, 0), ("megabytes", megabytes, 1)):
         if value is not None and value < least:
             raise RunError(f"`{name}` must be at least {least}, got {value}.")
-    results = tested(run)
+    results = finished(run)
     rows = read_rows(run.scores)
     recordings = Recordings.find(results, stages)
     browser = make_browser(results, rows, recordings)
@@ -63,13 +63,16 @@ def write_report(run: RunFolder, stages: Stages, pictures: int | None = None, me
     path = run.path / "report" / "index.html"
     make_folder(path.parent)
     write_whole(path, render(results, browser).encode("utf-8", "replace"))  # a lone surrogate is no text
+    make_folder(path.parent / "figures")
+    for figure in all_figures(results):
+        write_whole(path.parent / "figures" / f"{figure.name}.svg", as_file(figure).encode("utf-8", "replace"))
     for note in browser.notes:
         say(f"note: {note}")
     say(f"report: {path}, {path.stat().st_size / 1e6:.1f} MB")
     return path
 
 
-def tested(run: RunFolder) -> dict[str, Any]:
+def finished(run: RunFolder) -> dict[str, Any]:
     """The results of a run.
 
     Raises:

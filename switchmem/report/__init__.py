@@ -6,7 +6,7 @@ dependency.
 """
 
 from switchmem.report.browser import Browser, Demo, Picture, Router, ShownStep
-from switchmem.report.figures import Figure, all_figures, standalone
+from switchmem.report.figures import Figure, all_figures, as_file, standalone
 from switchmem.report.page import render
 from switchmem.report.pictures import embed, shrunk
 
@@ -18,6 +18,7 @@ __all__ = [
     "Router",
     "ShownStep",
     "all_figures",
+    "as_file",
     "embed",
     "render",
     "shrunk",

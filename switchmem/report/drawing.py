@@ -171,7 +171,7 @@ def forest(rows: Sequence[Estimate], axis: str, tell: Callable[[Estimate], str],
     bottom = top + pitch * len(rows)
     values = [v for r in rows for v in (r.value, *r.ends, *r.singles) if v is not None]
     scale = Scale.around(values, left, right, floor=0.0)
-    marks: list[Element] = [label(heading, 560, top - 10, "end", "axis")]
+    marks: list[Element] = [label(heading, 550, top - 10, "end", "axis")]
     for k, row in enumerate(rows):
         y = top + pitch * (k + 0.5)
         marks.append(label(row.name, left - 12, y + 4, "end"))
@@ -179,7 +179,7 @@ def forest(rows: Sequence[Estimate], axis: str, tell: Callable[[Estimate], str],
         if lo is not None and hi is not None:
             marks.append(line((scale(lo), y), (scale(hi), y), f"interval {row.class_}"))
         marks += [dot(scale(single), y + 8, f"single {row.class_}", short(single), 2.0) for single in row.singles]
-        marks += [dot(scale(row.value), y, row.class_, tell(row), 5.0), label(row.right, 560, y + 4, "end", "value")]
+        marks += [dot(scale(row.value), y, row.class_, tell(row), 5.0), label(row.right, 550, y + 4, "end", "value")]
     zero = line((scale(0.0), top), (scale(0.0), bottom), "zero")
     told = f"{axis}. " + "; ".join(tell(row) for row in rows)
     return svg(560, bottom + 44, told, axis_x(scale, top, bottom, axis), zero, marks)

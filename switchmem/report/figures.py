@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, tostring
 
 from switchmem.report.drawing import (
     Estimate,
@@ -23,7 +23,7 @@ from switchmem.report.drawing import (
     svg,
 )
 from switchmem.report.markup import html, node
-from switchmem.report.style import STYLE
+from switchmem.report.style import PLAIN_MARKS, STYLE
 
 Results = Mapping[str, Any]
 LEARNED = ("basic", "binary", "utility", "switchmem")
@@ -65,6 +65,16 @@ def standalone(figure: Figure) -> str:
     head = node("head", node("meta", charset="utf-8"), node("title", figure.title), node("style", STYLE))
     body = node("body", node("figure", node("figcaption", node("strong", figure.title)), figure.drawing))
     return "<!DOCTYPE html>\n" + html(node("html", head, body, lang="en"))
+
+
+def as_file(figure: Figure) -> str:
+    """A figure as an SVG file for papers and documents: light, on white, with all that it needs inside."""
+    _, _, width, height = str(figure.drawing.get("viewBox")).split()
+    ground = node("rect", width=width, height=height, fill="#ffffff")
+    whole = node("svg", node("style", PLAIN_MARKS), ground, list(figure.drawing))
+    size = {"width": width, "height": height, "font-family": "system-ui, sans-serif"}
+    whole.attrib.update({**figure.drawing.attrib, **size})
+    return tostring(whole, encoding="unicode", xml_declaration=False) + "\n"
 
 
 def kind(policy: str) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from page_reader import Page
 from report_sample import results_of, routerless_of
 
-from switchmem.report import all_figures, standalone
+from switchmem.report import all_figures, as_file, standalone
 from switchmem.report.drawing import Scale
 from switchmem.report.figures import ablation, context, frontier, latency, layers, policies, wins
 
@@ -151,6 +151,19 @@ def test_drawings_are_well_formed_and_say_what_they_show(results):
             assert 0 <= float(text.get("x")) <= width and 0 <= float(text.get("y")) <= height
         page = Page(standalone(figure))
         assert page.errors == [] and page.one("svg") and page.all("title")[0]["text"] == figure.title
+
+
+def test_a_figure_in_a_file_stands_alone(results):
+    for figure in all_figures(results):
+        whole = fromstring(as_file(figure))
+        assert whole.tag == "{http://www.w3.org/2000/svg}svg" and float(whole.get("width")) == 560
+        texts = ["".join(e.itertext()) for e in whole.iter("{http://www.w3.org/2000/svg}text")]
+        assert texts == ["".join(e.itertext()) for e in figure.drawing.iter("text")]
+        (style,) = whole.iter("{http://www.w3.org/2000/svg}style")
+        assert "var(" not in style.text and "light-dark" not in style.text
+        for element in whole.iter():  # every class has its rule
+            for name in (element.get("class") or "").split():
+                assert f".{name}" in style.text, name
 
 
 NUMBERS = st.one_of(st.integers(-(10**9), 10**9).map(lambda n: n / 1000), st.just(0.1 + 0.2), st.just(0.3))

@@ -112,6 +112,8 @@ def test_a_run_is_found_by_its_folder_and_by_its_config(desk):
     (desk.run / "report" / "index.html").unlink()
     report(desk.run)
     assert (desk.run / "report" / "index.html").read_bytes() == first
+    drawn = {path.stem: path for path in (desk.run / "report" / "figures").glob("*.svg")}
+    assert {"policies", "frontier", "win_rates", "ablation", "layers", "context"} <= set(drawn)
     assert not desk.loads
     names = {path.name for path in desk.run.iterdir()}
     assert "config.report.yaml" not in names and "provenance.report.json" not in names
