@@ -21,6 +21,7 @@ import logging
 import os
 import secrets
 import shutil
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -35,6 +36,9 @@ FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors of a full disk, or of a user's or a process's share of it."""
 UNWRITABLE = FULL | {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR}
 """Errors of a place that cannot be written."""
+
+PATIENCE_SECONDS = 10.0
+"""How long a process waits for another one without saying so."""
 
 CODE_FORMAT = 1
 """Version of what stages write. Raise it when a stage's files change meaning, and old stages are left alone."""
@@ -148,6 +152,22 @@ def lock_file(handle: IO[Any], operation: int) -> None:
         )
 
 
+def wait_for_lock(handle: IO[Any], work: str) -> None:
+    """Take a lock for this process alone, and say so where that takes long.
+
+    Args:
+        handle: the lock's file.
+        work: what another process does; follows "another process that".
+    """
+    told = threading.Timer(PATIENCE_SECONDS, _log.warning, ("Waiting for another process that %s.", work))
+    told.daemon = True
+    told.start()
+    try:
+        lock_file(handle, fcntl.LOCK_EX)
+    finally:
+        told.cancel()
+
+
 @dataclass(frozen=True)
 class Stage:
     """One stage.
@@ -241,11 +261,7 @@ class Stage:
         except OSError as error:
             raise unwritable(path, error) from error
         with handle:
-            try:
-                lock_file(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                _log.warning("Waiting for another process that works on %s.", self.folder)
-                lock_file(handle, fcntl.LOCK_EX)
+            wait_for_lock(handle, f"works on {self.folder}")
             yield
 
 

@@ -28,3 +28,12 @@ def test_work_of_an_earlier_run_is_no_speed_of_this_one(clock, capsys):
         clock[0] += 10
         advance(60, 100)
     assert capsys.readouterr().out == "convert: 60 % after 10 s, about 40 s left\n"
+
+
+def test_the_first_process_of_a_further_machine_is_not_the_first_rank(monkeypatch):
+    """Lightning takes it for rank 0 until there is a Trainer, since only NODE_RANK is set for it."""
+    assert console.is_first_rank()
+    monkeypatch.setenv("NODE_RANK", "0")
+    assert console.is_first_rank()
+    monkeypatch.setenv("NODE_RANK", "1")
+    assert not console.is_first_rank()

@@ -12,6 +12,7 @@ import time
 import pytest
 import torch
 
+from switchmem import stages
 from switchmem.harvest import (
     Harvest,
     HarvestWriter,
@@ -207,6 +208,29 @@ def test_a_new_run_looks_only_when_the_ranks_of_a_killed_one_write_no_more(tmp_p
     wait_for_writers(folder)  # which does not wait for itself
     end_writing(folder)
     end_writing(folder)
+
+
+def test_a_long_wait_for_another_process_is_told(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(stages, "PATIENCE_SECONDS", 0.05)
+    stage = Stages(tmp_path).stage("a", {})
+
+    def work():
+        with stage.lock():
+            ready.set()
+            time.sleep(0.5)
+
+    ready = FORK.Event()
+    process = FORK.Process(target=work)
+    process.start()
+    assert ready.wait(20)
+    with stage.lock():
+        assert f"Waiting for another process that works on {stage.folder}." in caplog.text
+    process.join()
+    caplog.clear()
+    with stage.lock():
+        pass
+    time.sleep(0.1)
+    assert not caplog.text
 
 
 def test_a_file_system_without_locks_is_told_and_used(tmp_path, monkeypatch, caplog):

@@ -6,7 +6,7 @@ import fcntl
 from pathlib import Path
 from typing import IO
 
-from switchmem.stages import lock_file, make_folder, unwritable
+from switchmem.stages import lock_file, make_folder, unwritable, wait_for_lock
 
 _WRITING: dict[Path, IO[str]] = {}
 """Shared locks of the harvests that this process writes; they go with it."""
@@ -23,7 +23,7 @@ def wait_for_writers(folder: Path) -> None:
     """
     end_writing(folder)  # a lock of this process's own earlier pass
     with _open_lock(folder) as handle:
-        lock_file(handle, fcntl.LOCK_EX)
+        wait_for_lock(handle, f"still writes into {folder}")
 
 
 def begin_writing(folder: Path) -> None:
