@@ -65,20 +65,3 @@ def test_a_shown_command_is_taken(command, tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as error:
         main([*shlex.split(command), "--print_config"])
     assert error.value.code == 0, capsys.readouterr().err
-
-
-def test_a_sweeps_arguments_are_taken(capsys):
-    sweep = yaml.safe_load((CONFIGS / "sweeps" / "router.yaml").read_text())
-    assert sweep["program"] == "train.py" and sweep["metric"]["name"] == "val/loss"
-    chosen = {
-        name: parameter.get("values", [parameter.get("min")])[0] for name, parameter in sweep["parameters"].items()
-    }
-    words = sweep["command"][sweep["command"].index("${program}") + 1 :]
-    assert words[-1] == "${args}"
-    arguments = [*words[:-1], *(f"--{name}={value}" for name, value in chosen.items())]
-    with pytest.raises(SystemExit) as error:
-        main([*arguments, "--print_config"])
-    assert error.value.code == 0
-    printed = yaml.safe_load(capsys.readouterr().out)
-    for name, value in chosen.items():
-        assert isinstance(value, (int, float)) and printed["model"]["init_args"][name.rpartition(".")[2]] == value

@@ -37,6 +37,7 @@ SPLITS = 200
 LEVEL = 0.05
 Z = 1.959964
 """Standard errors from the mean to the end of a 95 % interval."""
+_ROWS = 1_000
 RARE = 20
 """With fewer trajectories than this in which anything differs, a bootstrap cannot tell how rare that is."""
 
@@ -213,7 +214,8 @@ def ceiling(
     """The most that an oracle of the true utilities could gain over the best fixed modality, at 97.5 % confidence.
 
     With delta a step's true gap, the oracle gains (E|delta| - |E delta|) / 2, and E|delta| is at most the root of
-    E[delta^2], whose estimate from pairs of different samples is unbiased.
+    E[delta^2], whose estimate from pairs of different samples is unbiased. The bound is computed in each of `n`
+    resamples of trajectories.
 
     Returns:
         A bound in [0, 1]; None with fewer than 2 samples or trajectories.
@@ -223,8 +225,15 @@ def ceiling(
     if samples < 2 or len(set(groups)) < 2:
         return None
     squares = (gaps.sum(axis=1) ** 2 - (gaps**2).sum(axis=1)) / (samples * (samples - 1))
-    upper = max(0.0, cluster_bootstrap(squares, groups, n, seed).hi)
-    return max(0.0, (math.sqrt(upper) - abs(float(gaps.mean()))) / 2)
+    columns = [cluster_sums(values, groups)[0] for values in (squares, gaps.mean(axis=1), np.ones(len(gaps)))]
+    totals, count = np.stack(columns, axis=1), len(columns[0])
+    rng, bounds = np.random.default_rng(seed), np.empty(n)
+    for start in range(0, n, _ROWS):
+        stop = min(start + _ROWS, n)
+        drawn = rng.multinomial(count, np.full(count, 1.0 / count), size=stop - start) @ totals
+        square, mean = drawn[:, 0] / drawn[:, 2], drawn[:, 1] / drawn[:, 2]
+        bounds[start:stop] = (np.sqrt(np.maximum(square, 0.0)) - np.abs(mean)) / 2
+    return max(0.0, float(np.quantile(bounds, 1.0 - LEVEL / 2)))
 
 
 def _differences(scores_text: Values, scores_image: Values) -> Floats:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import csv
 import io
 import json
 import multiprocessing
@@ -33,12 +32,12 @@ from switchmem.arguments import CONFIG_FLAGS, CONFIGS, find_config
 from switchmem.console import quiet, say
 from switchmem.evaluation.results import POLICY_OF_TARGET
 from switchmem.pipeline.sweep_file import Combination, SweepError, SweepFile, arguments
-from switchmem.stages import fingerprint, make_folder, write_json, write_whole
+from switchmem.pipeline.sweep_table import write_table
+from switchmem.stages import fingerprint, make_folder, write_json
 
 Command = Callable[[list[str]], int]
 """Runs one command of the command line and returns its exit status."""
 
-MEASURES = ("score", "image_rate", "diff", "lo", "hi", "p", "val_regret")
 ROUTER_DATA = frozenset({"router_batch_size", "val_fraction", "seed"})
 """Arguments of the data that change routers alone."""
 HARVEST_STUDY = frozenset({"probe_layers", "limit", "bank_fraction"})
@@ -103,7 +102,7 @@ def run_sweep(words: Sequence[str], command: Command) -> int:
         if "error" in row:
             failed[job.key] = row
     rows = [failed.get(job.key) or json.loads(job.row.read_text(encoding="utf-8")) for job in jobs]
-    _write(folder, sweep, rows)
+    write_table(folder, sweep.name, sweep.method, list(sweep.parameters), rows)
     say((folder / "sweep.txt").read_text(encoding="utf-8") + f"sweep folder: {folder}")
     return 1 if failed else 0
 
@@ -245,9 +244,14 @@ def run_job(job: Job, command: Command) -> dict[str, Any]:
 
 
 def _status(job: Job, command: Command) -> int:
-    argv, sys.argv = sys.argv, [sys.argv[0], "sweep"]
+    argv = sys.argv
     try:
-        return command(["fit", *job.flags]) or command(["test", *job.flags])
+        for words in (["fit", *job.flags], ["test", *job.flags]):
+            sys.argv = [argv[0], *words]  # what provenance names, and what Lightning would launch again
+            status = command(words)
+            if status:
+                return status
+        return 0
     except SystemExit as end:
         return 0 if end.code is None else 1
     except Exception:
@@ -278,64 +282,11 @@ def _measures(run: Path) -> dict[str, Any]:
     }
 
 
-def _row(job: Job, **values: Any) -> dict[str, Any]:
-    return {"parameters": job.combination, "key": job.key, "folder": str(job.folder / job.key), **values}
-
-
-# --- the table ---
-
-
 def _told(row: Mapping[str, Any]) -> str:
     if "error" in row:
         return f"failed: {row['error']}"
     return f"{row['score']:.2f} %, {row['diff']:+.2f} points over {row['baseline']}, {row['seconds']:.0f} s"
 
 
-def _write(folder: Path, sweep: SweepFile, rows: list[dict[str, Any]]) -> None:
-    """``sweep.json``, ``sweep.csv`` and ``sweep.txt``, the best score first and what failed last."""
-    rows = sorted(rows, key=lambda row: -row.get("score", float("-inf")))
-    names = list(sweep.parameters)
-    write_json(folder / "sweep.json", {"sweep": sweep.name, "method": sweep.method, "parameters": names, "rows": rows})
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow([*names, *MEASURES, "policy", "baseline", "seconds", "key", "error"])
-    for row in rows:
-        rest = (row.get(name, "") for name in ("policy", "baseline", "seconds", "key", "error"))
-        writer.writerow([*row["parameters"].values(), *(row.get(name) for name in MEASURES), *rest])
-    write_whole(folder / "sweep.csv", table.getvalue().encode("utf-8", "backslashreplace"))
-    write_whole(folder / "sweep.txt", sweep_text(sweep.name, names, rows).encode("utf-8", "backslashreplace"))
-
-
-def sweep_text(title: str, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
-    """The rows as plain text.
-
-    Args:
-        title: the sweep's name.
-        names: of its parameters.
-        rows: in the order to show them.
-    """
-    heads = [*(name.removeprefix("model.init_args.").removeprefix("study.") for name in names)]
-    heads += ["score %", "image %", "points", "95 % CI", "p", "val regret"]
-    lines = [heads, *([*(str(row["parameters"].get(n, "")) for n in names), *_cells(row)] for row in rows)]
-    widths = [max(len(line[n]) for line in lines if n < len(line)) for n in range(len(heads))]
-    text = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=False)).rstrip() for line in lines]
-    done = [row for row in rows if "error" not in row]
-    notes = list(dict.fromkeys(note for row in done for note in row["notes"]))
-    if done:
-        steps = ", ".join(dict.fromkeys(f"{row['steps']} steps of {row['trajectories']} trajectories" for row in done))
-        over = ", ".join(dict.fromkeys(str(row["baseline"]) for row in done))
-        notes.insert(0, f"test part, {steps}; points over the best fixed condition ({over}), over trajectories.")
-    notes.append(
-        "Rows show what a setting does. To choose settings take `val regret`, the points per non-tied step that the "
-        "policy loses on held-out training trajectories: the best of many test scores is too good."
-    )
-    return "\n".join([f"sweep {title}", *text, *notes]) + "\n"
-
-
-def _cells(row: Mapping[str, Any]) -> list[str]:
-    if "error" in row:
-        return ["failed"]
-    ends = "undefined" if row["lo"] is None else f"[{row['lo']:+.2f}, {row['hi']:+.2f}]"
-    regret = "" if row["val_regret"] is None else f"{row['val_regret']:.2f}"
-    cells = [f"{row['score']:.2f}", f"{100 * row['image_rate']:.1f}", f"{row['diff']:+.2f}", ends]
-    return [*cells, "<.001" if row["p"] < 0.001 else f"{row['p']:.3f}", regret]
+def _row(job: Job, **values: Any) -> dict[str, Any]:
+    return {"parameters": job.combination, "key": job.key, "folder": str(job.folder / job.key), **values}
