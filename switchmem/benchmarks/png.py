@@ -1,7 +1,7 @@
 """Lossless PNG files from raw pixels, at a fraction of the time that a general encoder takes.
 
-A general encoder tries five filters on every row. Screenshots are flat areas above flat areas, so that one filter for
-all rows, each byte minus the one above it, leaves almost as little to compress.
+A general encoder tries five filters on every row. Screenshots are flat areas, whose bytes repeat as they are: without a
+filter they compress at least as well as with one of the usual, each byte minus the one above it or to its left.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _RGB8 = b"\x08\x02\x00\x00\x00"  # 8 bits per sample, RGB, deflate, the five filters, not interlaced
-_UP = 2
+_NO_FILTER = 0
 _BLOCK = 128  # rows
 
 
@@ -44,16 +44,12 @@ def encode_png(pixels: NDArray[np.uint8]) -> bytes:
 
 
 def _compressed(rows: NDArray[np.uint8]) -> Iterator[bytes]:
-    """The zlib stream of filtered rows, made in blocks that stay in the processor's cache."""
+    """The zlib stream of the rows, each behind its filter's number, in blocks that stay in the processor's cache."""
     stream = isal_zlib.compressobj(level=1)
     buffer = np.empty((_BLOCK, 1 + rows.shape[1]), np.uint8)
-    buffer[:, 0] = _UP
-    above = np.zeros_like(rows[:1])  # above the first row all is 0
+    buffer[:, 0] = _NO_FILTER
     for start in range(0, len(rows), _BLOCK):
         block = rows[start : start + _BLOCK]
-        filtered = buffer[: len(block)]
-        np.subtract(block[:1], above, out=filtered[:1, 1:])
-        np.subtract(block[1:], block[:-1], out=filtered[1:, 1:])
-        yield stream.compress(filtered)
-        above = block[-1:]
+        buffer[: len(block), 1:] = block
+        yield stream.compress(buffer[: len(block)])
     yield stream.flush()

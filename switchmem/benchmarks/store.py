@@ -109,7 +109,7 @@ class StepStore:
                 meta = StepMeta(**{name: row[name] for name in StepMeta.__slots__})
                 self._meta[meta.step_id] = meta
                 self._places[meta.step_id] = Place(**{name: row[name] for name in Place.__slots__})
-            self.shards: dict[str, str] = {row["name"]: row["sha256"] for row in index["shards"]}
+            self.shards: dict[str, str] = {row["name"]: row["digest"] for row in index["shards"]}
             self._check_places()
         except (KeyError, TypeError) as error:
             raise DataError(f"{self.folder / INDEX} lacks {error}. Write the store again.") from error
@@ -188,9 +188,9 @@ class StepStore:
                 f"step {step_id!r}: {self.folder / place.shard} is cut off before the step ends. Write the store again."
             )
         record, picture = data[: place.json_size], bytes(data[skipped:])
-        if member_digest(record, picture) != place.sha256:
+        if member_digest(record, picture) != place.digest:
             raise RecordError(
-                f"step {step_id!r}: its bytes in {self.folder / place.shard} have changed (sha256). "
+                f"step {step_id!r}: its bytes in {self.folder / place.shard} have changed. "
                 "Write the store again."
             )
         return Step.from_dict(json.loads(bytes(record)), Screenshot(picture, place.width, place.height))
