@@ -21,6 +21,8 @@ _log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 SHORT = 64
 """Tokens below which a forward takes as long as it takes to start it: padding to this width costs nothing."""
+FORWARD, PATCHES = 2048, 4096
+"""Tokens and patches of one forward over prompts and pictures: more are no faster each, and take more memory."""
 
 
 @dataclass(frozen=True)
@@ -77,25 +79,43 @@ def split(steps: Sequence[StepSize], limit: int | None) -> list[list[int]]:
     return groups
 
 
-def alike(lengths: Sequence[int], waste: float) -> list[list[int]]:
+def consecutive(lengths: Sequence[int], most: int) -> list[slice]:
+    """Runs of pieces, in order, of at most so many tokens together, or of one longer piece and empty ones.
+
+    >>> consecutive([3, 4, 9, 1, 1], 8)
+    [slice(0, 2, None), slice(2, 3, None), slice(3, 5, None)]
+    """
+    runs: list[slice] = []
+    start = total = 0
+    for n, length in enumerate(lengths):
+        if total and total + length > most:  # a run without tokens would leave its cache empty
+            runs.append(slice(start, n))
+            start, total = n, 0
+        total += length
+    return [*runs, slice(start, len(lengths))] if lengths else []
+
+
+def alike(lengths: Sequence[int], waste: float, most: int) -> list[list[int]]:
     """Groups of pieces that may be padded to one width.
 
     Args:
         lengths: tokens of each piece.
         waste: most padding of a group, as a share of its real tokens; 0 for pieces of equal length alone. Pieces below
             `SHORT` tokens are all alike, unless it is 0.
+        most: tokens of a group, padding included; a longer piece has a group of its own.
 
     Returns:
         Every index once, in order within a group.
 
-    >>> alike([100, 98, 60, 100], 0.05), alike([3, 9], 0.05), alike([3, 9, 3], 0.0)
+    >>> alike([100, 98, 60, 100], 0.05, 999), alike([3, 9], 0.05, 999), alike([3, 9, 3], 0.0, 999)
     ([[0, 1, 3], [2]], [[0, 1]], [[1], [0, 2]])
     """
     groups: list[list[int]] = []
     width = total = 0
     for n in sorted(range(len(lengths)), key=lambda n: -lengths[n]):
-        fits = width * (len(groups[-1]) + 1) <= (1.0 + waste) * (total + lengths[n]) if groups else False
-        if fits or (groups and waste and width < SHORT):
+        padded = width * (len(groups[-1]) + 1) if groups else most + 1
+        near = padded <= (1.0 + waste) * (total + lengths[n]) or (waste > 0 and width < SHORT)
+        if near and padded <= most:
             groups[-1].append(n)
             total += lengths[n]
         else:

@@ -274,6 +274,39 @@ def left_pad(x: Tensor, width: int, dim: int) -> Tensor:
     return torch.cat([x.new_zeros(shape), x], dim)
 
 
+def stack_caches(caches: Sequence[Cache], masks: Sequence[Tensor]) -> tuple[Cache, Tensor]:
+    """One cache with the rows of several, in order; shorter ones are padded on the left.
+
+    Args:
+        caches: of `transformers.DynamicCache`, filled by whole prefixes; one or more. They are used up.
+        masks: of each cache ``[R, W]``, nonzero where a token is no padding.
+
+    Returns:
+        The cache, and its mask.
+    """
+    if len(caches) == 1:
+        return caches[0], masks[0]
+    width = max(mask.shape[1] for mask in masks)
+    stacks: list[tuple[Any, ...]] = list(zip(*(cache.layers for cache in caches), strict=True))
+    for twins in stacks:
+        if hasattr(twins[0], "recurrent_states"):
+            _merge_states(twins)
+        elif width > 0:
+            twins[0].keys, twins[0].values = _pad_and_join(twins)
+    return caches[0], torch.cat([left_pad(mask, width, 1) for mask in masks])
+
+
+def _pad_and_join(twins: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    """Keys and values of the same layer of several caches; theirs are let go."""
+    width = max(twin.keys.shape[-2] for twin in twins)
+    joined = []
+    for name in ("keys", "values"):
+        joined.append(torch.cat([left_pad(getattr(twin, name), width, -2) for twin in twins]))
+        for twin in twins:
+            setattr(twin, name, None)  # lest both copies of all layers lie in memory at once
+    return joined[0], joined[1]
+
+
 def merge_caches(caches: Sequence[Cache], masks: Sequence[Tensor]) -> Cache:
     """One cache with the rows of several, in order; what they share stays shared, and their own tokens become a level.
 
@@ -291,13 +324,7 @@ def merge_caches(caches: Sequence[Cache], masks: Sequence[Tensor]) -> Cache:
             continue
         if not owners:
             owners += _merge_owners(twins, masks)
-        width = max(twin.keys.shape[-2] for twin in twins)
-        level = []
-        for name in ("keys", "values"):
-            level.append(torch.cat([left_pad(getattr(twin, name), width, -2) for twin in twins]))
-            for twin in twins:
-                setattr(twin, name, None)  # lest both copies of all layers lie in memory at once
-        merged.layers.append(SharedLayer([*twins[0].levels, (level[0], level[1])], owners))
+        merged.layers.append(SharedLayer([*twins[0].levels, _pad_and_join(twins)], owners))
     return merged
 
 

@@ -21,8 +21,8 @@ from transformers import Cache, DynamicCache
 from transformers.modeling_outputs import ModelOutput
 
 from switchmem.actors.architectures import Architecture
-from switchmem.actors.batching import alike
-from switchmem.actors.caches import select_rows
+from switchmem.actors.batching import FORWARD, PATCHES, alike, consecutive
+from switchmem.actors.caches import select_rows, stack_caches
 from switchmem.actors.decoding import Extension, decode
 from switchmem.actors.endings import Ending
 from switchmem.actors.parting import parting
@@ -85,19 +85,24 @@ class PrefixEngine:
         return TokenRow(tokens, self.architecture.positions(tokens, grids[list(images)]), images, starts)
 
     def prefill(self, rows: Sequence[TokenRow], lengths: Sequence[int], images: ImageTable) -> Prefixes:
-        """Compute the first ``lengths[b]`` tokens of every row in one forward.
+        """Compute the first ``lengths[b]`` tokens of every row.
 
         Args:
             rows: B whole prompts, one per step; any of the step's prompts will do.
             lengths: how many tokens the step's prompts share, of `shared_length`.
             images: the batch's pictures.
         """
-        cache = DynamicCache(config=self.architecture.text_config)
         pieces = [row.cut(0, length) for row, length in zip(rows, lengths, strict=True)]
-        mask = torch.ones(len(rows), 0, dtype=torch.long, device=self.device)
-        if max(lengths) > 0:
-            _, mask = self._forward(pieces, images, cache, mask)
-        return Prefixes(cache, mask, tuple(lengths), images)
+        caches, masks = [], []
+        for part in consecutive([len(piece) for piece in pieces], FORWARD):
+            group = pieces[part]
+            cache = DynamicCache(config=self.architecture.text_config)
+            mask = torch.ones(len(group), 0, dtype=torch.long, device=self.device)
+            if any(map(len, group)):
+                _, mask = self._forward(group, images, cache, mask)
+            caches.append(cache)
+            masks.append(mask)
+        return Prefixes(*stack_caches(caches, masks), tuple(lengths), images)
 
     def prefill_reading(
         self, prompt: TokenRow, length: int, images: ImageTable, layers: Sequence[int]
@@ -139,7 +144,7 @@ class PrefixEngine:
         """
         pieces = [prompt.cut(prefixes.lengths[b], len(prompt)) for b, prompt in zip(steps, prompts, strict=True)]
         extensions = []
-        for members in alike([len(piece) for piece in pieces], 0.0 if self.is_recurrent else 0.05):
+        for members in alike([len(piece) for piece in pieces], 0.0 if self.is_recurrent else 0.05, FORWARD):
             group = [pieces[n] for n in members]
             index = torch.tensor([steps[n] for n in members], device=self.device)
             cache = select_rows(prefixes.cache, index)
@@ -187,9 +192,13 @@ class PrefixEngine:
     def _see(self, images: ImageTable, wanted: Sequence[int]) -> list[ModelOutput]:
         """What the vision tower made of the wanted pictures, in that order; it runs for new ones alone."""
         new = [image for image in dict.fromkeys(wanted) if image not in images.seen]
-        if new:
-            pixels = torch.cat([images.pixels[image] for image in new]).to(self.device)
-            images.seen.update(zip(new, self.architecture.see(pixels, images.grids[new].to(self.device)), strict=True))
+        for part in consecutive([len(images.pixels[image]) for image in new], PATCHES):
+            group = new[part]
+            pixels = torch.cat([images.pixels[image] for image in group]).to(self.device)
+            seen = self.architecture.see(pixels, images.grids[group].to(self.device))
+            images.seen.update(zip(group, seen, strict=True))
+            for image in group:  # patches take more memory than what was seen in them
+                images.pixels[image] = images.pixels[image].new_empty(0)
         return [images.seen[image] for image in wanted]
 
     @contextmanager

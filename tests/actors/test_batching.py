@@ -10,7 +10,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchmem.actors.batching import SHORT, Batcher, StepSize, alike, is_out_of_memory, padded_tokens, split
+from switchmem.actors import engine
+from switchmem.actors.batching import (
+    SHORT,
+    Batcher,
+    StepSize,
+    alike,
+    consecutive,
+    is_out_of_memory,
+    padded_tokens,
+    split,
+)
 from switchmem.actors.protocol import ActorError
 from switchmem.actors.sampling import Sampling
 from switchmem.actors.spec import ActorSpec, ActorSpecError
@@ -52,17 +62,28 @@ def test_without_a_limit_there_is_one_group(steps):
     assert split(steps, None) == ([list(range(len(steps)))] if steps else [])
 
 
-@given(st.lists(st.integers(1, 200), max_size=20), st.sampled_from([0.0, 0.05, 0.5]))
-def test_groups_of_like_length_waste_little(lengths, waste):
-    groups = alike(lengths, waste)
+@given(st.lists(st.integers(1, 200), max_size=20), st.sampled_from([0.0, 0.05, 0.5]), st.sampled_from([150, 9999]))
+def test_groups_of_like_length_waste_little(lengths, waste, most):
+    groups = alike(lengths, waste, most)
     assert sorted(n for group in groups for n in group) == list(range(len(lengths)))
     for group in groups:
         chosen = [lengths[n] for n in group]
         assert group == sorted(group)
         short = waste > 0 and max(chosen) < SHORT
         assert short or max(chosen) * len(chosen) <= (1 + waste) * sum(chosen) + 1e-6
-    if waste == 0.0:
+        assert len(group) == 1 or max(chosen) * len(group) <= most
+    if waste == 0.0 and most == 9999:
         assert len(groups) == len(set(lengths)), "equal lengths run together"
+
+
+@given(st.lists(st.integers(0, 50), max_size=12), st.integers(1, 120))
+def test_runs_are_in_order_and_fit(lengths, most):
+    runs = consecutive(lengths, most)
+    assert [n for run in runs for n in range(len(lengths))[run]] == list(range(len(lengths)))
+    for run in runs:
+        filled = [length for length in lengths[run] if length]
+        assert len(filled) == 1 or sum(filled) <= most
+        assert filled or not any(lengths), "no run without tokens"
 
 
 class Memory:
@@ -142,6 +163,22 @@ def test_answers_and_states_are_the_same_under_any_budget(actor, make_questions)
         for part, whole in zip(parts, together, strict=True):
             assert part.answers == whole.answers and part.prompt_tokens == whole.prompt_tokens
             torch.testing.assert_close(part.state, whole.state, atol=1e-4, rtol=0)
+
+
+def test_forwards_of_one_prompt_or_picture_each_change_nothing(actor, make_questions, monkeypatch):
+    batch = make_questions(actor, range(3))
+    together = actor.observe(batch, SAMPLED, (0, -1), SAMPLING)
+    widths = []
+    monkeypatch.setattr(engine, "FORWARD", 1)
+    monkeypatch.setattr(engine, "PATCHES", 1)
+    hook = actor.engine.blocks[0].register_forward_hook(lambda m, i, o: widths.append(tuple(o.shape[:2])))
+    alone = actor.observe(batch, SAMPLED, (0, -1), SAMPLING)
+    hook.remove()
+    assert {rows for rows, width in widths if width > 1} == {1}
+    for one, other in zip(alone, together, strict=True):
+        assert one.answers == other.answers
+        for condition in SAMPLED:
+            torch.testing.assert_close(one.shifted[condition], other.shifted[condition], atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("where", ["prefill", "extend", "decode"])
