@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
@@ -44,14 +45,14 @@ def part_bank(part: Part, embeddings: Embeddings, fraction: float = 1.0) -> Bank
     Args:
         part: the steps.
         embeddings: of them.
-        fraction: share of the trajectories that are taken, in (0, 1]; which ones depends on their names alone, so that
-            a smaller bank is part of a larger one.
+        fraction: share of the trajectories that are taken, in (0, 1], at least one; a smaller bank is part of a larger
+            one.
     """
-    ids = tuple(
-        step_id
-        for step_id in part.step_ids
-        if step_id in embeddings and (fraction == 1.0 or _lot(part.meta(step_id).trajectory) < fraction)
-    )
+    ids = tuple(step_id for step_id in part.step_ids if step_id in embeddings)
+    if fraction < 1.0:
+        drawn = sorted({part.meta(step_id).trajectory for step_id in ids}, key=_lot)
+        taken = set(drawn[: math.ceil(fraction * len(drawn))])
+        ids = tuple(step_id for step_id in ids if part.meta(step_id).trajectory in taken)
     metas = [part.meta(step_id) for step_id in ids]
     # Steps of a trajectory share the name's string: a million copies would count.
     shared: dict[str, str] = {}
@@ -60,9 +61,8 @@ def part_bank(part: Part, embeddings: Embeddings, fraction: float = 1.0) -> Bank
     return Bank(ids, trajectories, categories, embeddings.rows(ids))
 
 
-def _lot(name: str) -> float:
-    """A number in [0, 1) for each name."""
-    return int.from_bytes(blake2b(name.encode("utf-8", "surrogatepass"), digest_size=6).digest(), "big") / 2**48
+def _lot(name: str) -> str:
+    return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def make_pairs(

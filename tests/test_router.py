@@ -47,6 +47,35 @@ def test_it_computes_the_formulas():
     torch.testing.assert_close(router(state, text, image), torch.tensor(expected), atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("features", [["e"], ["s*e"], ["|s-e|", "s"], ["s", "e", "|s-e|"]])
+def test_fewer_features_are_the_same_router_with_zeros_for_the_others(features):
+    torch.manual_seed(0)
+    small, whole = (PairwiseRouter(12, 7, width=6, hidden=9, features=f).eval() for f in (features, None))
+    weights = {name: value.clone() for name, value in small.state_dict().items()}
+    wide = torch.zeros(9, 24)
+    for n, name in enumerate(features):
+        place = ["s", "e", "s*e", "|s-e|"].index(name)
+        wide[:, 6 * place : 6 * place + 6] = weights["scorer.0.weight"][:, 6 * n : 6 * n + 6]
+    whole.load_state_dict({**weights, "scorer.0.weight": wide})
+    torch.testing.assert_close(small(*inputs()), whole(*inputs()))
+    assert bool(small(*inputs()).any())
+
+
+@pytest.mark.parametrize("features", [[], ["s"], ["e", "e"], ["e", "s-e"]])
+def test_features_that_say_nothing_or_are_unknown_are_refused(features):
+    with pytest.raises(RouterError, match="`features` must be some of s, e"):
+        PairwiseRouter(12, 7, features=features)
+
+
+def test_a_router_saved_before_features_were_a_choice_has_all(tmp_path):
+    router = PairwiseRouter(12, 7, width=6, hidden=9)
+    router.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config.pop("features") == ["s", "e", "s*e", "|s-e|"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert torch.equal(PairwiseRouter.from_pretrained(tmp_path)(*inputs()), router.eval()(*inputs()))
+
+
 def test_default_sizes_are_the_papers():
     router = PairwiseRouter(4096, 2048)
     assert router.state_map.weight.shape == (256, 4096)
@@ -118,7 +147,7 @@ def test_inputs_of_each_kind():
 
 
 def test_saved_and_loaded_it_scores_the_same(tmp_path):
-    router = PairwiseRouter(12, 7, width=6, hidden=9, dropout=0.3).train()
+    router = PairwiseRouter(12, 7, width=6, hidden=9, dropout=0.3, features=["e", "s*e"]).train()
     router.save_pretrained(tmp_path / "router")
     loaded = PairwiseRouter.from_pretrained(tmp_path / "router")
     assert not loaded.training and loaded.config == router.config

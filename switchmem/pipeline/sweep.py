@@ -163,7 +163,7 @@ def _jobs(sweep: SweepFile, combinations: Sequence[Combination], base: list[str]
         run = config.pop("run")
         if str(config["trainer"]["devices"]) != "1":
             raise SweepError(
-                f"`trainer.devices` must be 1 in a sweep, got {config['trainer']['devices']!r}: every process trains "
+                f"`trainer.devices` must be 1 in a sweep, got {config['trainer']['devices']}: every process trains "
                 "small routers. Harvest on all devices first, with `harvest` and `test`."
             )
         stages = run["stages_dir"] or str(Path(run["dir"]) / "stages")

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from data_modules import RouterFeatures, StepsDataModule, split_by_trajectory
 from data_modules.features import SeededBatches
-from data_modules.pairs import NO_MEMORY, HarvestStream
+from data_modules.pairs import NO_MEMORY, HarvestStream, part_bank
 from data_modules.parts import describe
 from switchmem.benchmarks.base import DataError
 from switchmem.harvest import read_damaged
@@ -180,6 +180,23 @@ def test_own_trajectory_allows_everything_but_the_step_itself(tmp_path):
     assert data.bank("bank").trajectories == ("aitw/p0",) * 3
     with pytest.raises(DataError, match="part 'test' must have steps, got none"):
         data.prepare_memory("test")
+
+
+def test_a_smaller_bank_is_whole_trajectories_of_the_larger_one(tmp_path):
+    def hits(fraction):
+        data = Data(tmp_path, lambda: {"preference": steps("p", 20), "bank": steps("m", 10), "test": None})
+        data.place(Stages(tmp_path), HashingEmbedder(dim=32), fraction)
+        data.prepare_memory("preference")
+        found = {hit.step_id for hit in data.pairs("preference").hits.values()}
+        bank = part_bank(data.part("bank"), data.embeddings("preference"), fraction)
+        assert found <= set(bank.ids) and len(data.pairs("preference").hits) == 40
+        return data.memory_stage("preference").key, set(bank.trajectories), len(bank)
+
+    rows = [hits(fraction) for fraction in (0.01, 0.1, 0.25, 0.5, 1.0)]
+    assert [len(trajectories) for _, trajectories, _ in rows] == [1, 1, 3, 5, 10]
+    assert all(size == 2 * len(trajectories) for _, trajectories, size in rows)
+    assert all(small <= large for (_, small, _), (_, large, _) in itertools.pairwise(rows))
+    assert len({key for key, _, _ in rows}) == 5
 
 
 def test_own_trajectory_is_off_by_default_and_another_stage(tmp_path):

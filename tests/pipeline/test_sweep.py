@@ -10,6 +10,7 @@ import yaml
 from switchmem.arguments import CONFIGS
 from switchmem.cli import main
 from switchmem.pipeline.sweep import harvested_anew
+from switchmem.pipeline.sweep_file import SweepFile, arguments
 
 FLAGS = ["--config=pocket.yaml", *fake_actor.FLAGS, "--actor.model=fake", "--study.bootstrap=100"]
 QUICK = [*FLAGS, "--study.seeds=[0]", "--trainer.max_epochs=1", "--workers=1"]
@@ -26,12 +27,11 @@ def table(folder, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_shipped_sweep_runs_from_the_kept_harvest(desk, name, capsys):
-    assert sweep(name, "--runs=2") == 0, capsys.readouterr()
+    assert sweep(name, "--runs=1") == 0, capsys.readouterr()
     rows = table(desk.folder, name)["rows"]
-    assert len(rows) == 2 and all(0 <= row["score"] <= 100 and row["val_regret"] >= 0 for row in rows)
-    assert rows[0]["score"] >= rows[1]["score"]
+    assert len(rows) == 1 and 0 <= rows[0]["score"] <= 100 and rows[0]["val_regret"] >= 0
     anew = harvested_anew(rows[0]["parameters"])
-    assert anew is (name in ("bank", "memory_order")) and bool(desk.loads) is anew
+    assert anew is (name in ("bank", "memory_order")) and bool(desk.loads) is (name == "bank")
     assert f"sweep {name}" in capsys.readouterr().out
 
 
@@ -46,6 +46,7 @@ def test_a_settings_value_arrives_in_its_run(desk):
         read = list(csv.DictReader(file))
     assert [row["key"] for row in read] == [row["key"] for row in table(desk.folder, "width")["rows"]]
     assert {row["model.init_args.width"] for row in read} == {"32", "64"}
+    assert float(read[0]["score"]) >= float(read[1]["score"])
 
 
 def test_finished_combinations_are_skipped_and_other_settings_are_others(desk, capsys):
@@ -64,15 +65,15 @@ def test_finished_combinations_are_skipped_and_other_settings_are_others(desk, c
 
 def test_processes_find_what_one_does(desk):
     """Each worker is a fresh process, without the fake actor: only kept harvests can serve it."""
-    assert sweep("samples") == 0
+    assert sweep("samples", "--runs=3") == 0
     one = table(desk.folder, "samples")["rows"]
     (desk.folder / "runs" / "sweeps").rename(desk.folder / "before")
     for stage in (desk.folder / "runs" / "stages").glob("router-*"):
         stage.rename(desk.folder / stage.name)
-    assert sweep("samples", "--workers=2") == 0
+    assert sweep("samples", "--runs=3", "--workers=2") == 0
     two = table(desk.folder, "samples")["rows"]
     measured = ("key", "score", "image_rate", "diff", "lo", "hi", "p", "val_regret")
-    assert len(two) == 5 and [[r[k] for k in measured] for r in two] == [[r[k] for k in measured] for r in one]
+    assert len(two) == 3 and [[r[k] for k in measured] for r in two] == [[r[k] for k in measured] for r in one]
 
 
 def test_one_failure_leaves_the_others_and_ends_with_status_1(desk, tmp_path, capsys):
@@ -105,8 +106,6 @@ def test_what_cannot_be_run_is_told_before_anything_is(desk, flags, message, cap
 @pytest.mark.parametrize("name", NAMES)
 def test_every_combination_is_taken_as_wandb_would_give_it(name, tmp_path, monkeypatch, capsys):
     """The file's own command, with all of its flags."""
-    from switchmem.pipeline.sweep_file import SweepFile, arguments
-
     monkeypatch.chdir(tmp_path)
     path = CONFIGS / "sweeps" / f"{name}.yaml"
     words = yaml.safe_load(path.read_text())["command"][3:-1]
