@@ -45,7 +45,7 @@ browser:
 	fi
 
 test: lint typecheck browser
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --dist loadfile
 
 clean:
 	rm -rf runs .mypy_cache .pytest_cache .ruff_cache build ./*.egg-info
