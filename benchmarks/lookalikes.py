@@ -55,8 +55,8 @@ class Lengths:
     system: int = 320
     state: int = 800
     words: int = 60
-    width: int = 540
-    height: int = 1080
+    width: int = 600
+    height: int = 1200
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
@@ -98,7 +98,7 @@ def hybrid_config(ids: dict[str, int], width: int = 512, depth: int = 8) -> Qwen
         rope_parameters=dict(rope_type="default", rope_theta=1e7, mrope_section=[3, 3, 2], mrope_interleaved=True,
                              partial_rotary_factor=0.25),
     )  # fmt: skip
-    vision = dict(depth=3, hidden_size=144, intermediate_size=538, num_heads=4, patch_size=16, spatial_merge_size=2,
+    vision = dict(depth=3, hidden_size=144, intermediate_size=538, num_heads=2, patch_size=16, spatial_merge_size=2,
                   temporal_patch_size=2, out_hidden_size=width, num_position_embeddings=2304)  # fmt: skip
     return Qwen3_5Config(text_config=text, vision_config=vision, **ids)
 
