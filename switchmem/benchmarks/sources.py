@@ -70,7 +70,8 @@ def find_files(root: str | Path, accept: Callable[[str], bool]) -> list[SourceFi
         The files, sorted by name.
 
     Raises:
-        DataError: if the root is missing or cannot be listed, holds no such file, or a link leads out of it.
+        DataError: if the root is missing, a folder cannot be listed, there is no such file or one that is no regular
+            file (a link to nothing, a pipe), or a link leads out of the root.
     """
     found = sorted(_remote_files(str(root), accept) if is_url(root) else _local_files(Path(root), accept), key=_by_name)
     if not found:
@@ -84,29 +85,43 @@ def _by_name(source: SourceFile) -> str:
 
 
 def _local_files(root: Path, accept: Callable[[str], bool]) -> list[SourceFile]:
-    if not root.exists():
+    try:
+        there = root.exists()
+    except OSError as error:  # a name that is too long, or a folder above that may not be entered
+        raise DataError(f"{str(root)[:200]} cannot be looked at: {error.strerror}. Check the path.") from error
+    if not there:
         raise DataError(f"Nothing at {root.absolute()}. Check the path.")
     real_root = root.resolve()
     if real_root.is_file():
         return [_local_file(real_root, root.name)]
     found: dict[Path, SourceFile] = {}
-    for folder, folders, names in os.walk(real_root):  # which does not go into linked folders
+    for folder, folders, names in os.walk(real_root, onerror=_refuse):  # which does not go into linked folders
         for name in sorted(folders):
             _real(Path(folder, name), real_root)
         for name in sorted(names):
             path = Path(folder, name)
             below = path.relative_to(real_root).as_posix()
-            if not accept(below) or not path.is_file():
+            if not accept(below):
                 continue
             real = _real(path, real_root)
+            if not real.is_file():  # left out, it would be missing from the data without a word
+                odd = f"a link to {real}, where no file is" if path.is_symlink() else "a pipe, socket or device"
+                raise DataError(f"{path} must be a regular file, got {odd}. Fetch the file again, or remove it.")
             if real not in found or not path.is_symlink():  # a file and a link to it are one file
                 found[real] = _local_file(path, below)
     return list(found.values())
 
 
+def _refuse(error: OSError) -> None:
+    raise DataError(f"{error.filename} must be readable, got: {error.strerror}. Check its rights.") from error
+
+
 def _real(path: Path, root: Path) -> Path:
     """The file or folder itself, behind any links."""
-    real = path.resolve()
+    try:
+        real = path.resolve()
+    except (OSError, RuntimeError) as error:
+        raise DataError(f"{path} must lead to a file, got links in a circle. Remove it.") from error
     if not real.is_relative_to(root):
         raise DataError(
             f"{path} must lie below {root}, got a link to {real}. Copy it there, or give the folder that it lies in."

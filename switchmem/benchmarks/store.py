@@ -190,8 +190,7 @@ class StepStore:
         record, picture = data[: place.json_size], bytes(data[skipped:])
         if member_digest(record, picture) != place.digest:
             raise RecordError(
-                f"step {step_id!r}: its bytes in {self.folder / place.shard} have changed. "
-                "Write the store again."
+                f"step {step_id!r}: its bytes in {self.folder / place.shard} have changed. Write the store again."
             )
         return Step.from_dict(json.loads(bytes(record)), Screenshot(picture, place.width, place.height))
 

@@ -1,6 +1,8 @@
 """Files below local folders and URLs: found, opened, and never followed out of their root."""
 
+import errno
 import io
+import os
 import threading
 import zipfile
 from dataclasses import replace
@@ -126,6 +128,42 @@ def test_links_out_of_the_root_are_refused_and_links_inside_count_once(tmp_path)
     (tmp_path / "linked").symlink_to(root)
     (root / "folder").unlink()
     assert [source.name for source in find_files(tmp_path / "linked", accept)] == names
+
+
+def test_a_wanted_name_that_is_no_file_is_refused_and_not_left_out(tmp_path):
+    """What an interrupted download or a purged cache leaves would else be data that is missing without a word."""
+    path = fill(tmp_path) / "general" / "odd-9"
+    path.symlink_to(tmp_path / "purged-9")
+    with pytest.raises(DataError, match=r"odd-9 must be a regular file, got a link to .*purged-9, where no file is"):
+        find_files(tmp_path, accept)
+    path.unlink()
+    path.symlink_to(path)
+    with pytest.raises(DataError, match="odd-9 must lead to a file, got links in a circle"):
+        find_files(tmp_path, accept)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(DataError, match="odd-9 must be a regular file, got a pipe"):
+        find_files(tmp_path, accept)
+    path.rename(path.with_name("odd"))  # a name that is not wanted may be anything
+    assert len(find_files(tmp_path, accept)) == 3
+
+
+def test_a_folder_that_cannot_be_listed_is_told(tmp_path, monkeypatch):
+    list_folder = os.scandir
+
+    def scandir(path):
+        if str(path).endswith("single"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return list_folder(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    with pytest.raises(DataError, match="single must be readable, got: Permission denied"):
+        find_files(fill(tmp_path), accept)
+
+
+def test_a_root_that_no_file_system_takes_is_told():
+    with pytest.raises(DataError, match="cannot be looked at: File name too long"):
+        find_files("x" * 300, accept)
 
 
 def test_an_index_page_cannot_lead_elsewhere():
