@@ -252,7 +252,7 @@ def plain_flops(shapes: Shapes, load: Load) -> float:
 # --- the check ---
 
 
-def _load_of(actor: VLMActor, question: StepPrompts, sampling: Sampling) -> Load:
+def load_of(actor: VLMActor, question: StepPrompts, sampling: Sampling) -> Load:
     """The real lengths of a step."""
     table, (rows,) = actor.tokenise([question])
     prefix = shared_length(list(rows.values()))
@@ -294,7 +294,7 @@ def check(options: argparse.Namespace) -> dict[str, Any]:
         ):
             sampling = Sampling(max_new_tokens=new)
             questions = build_questions(lengths, options.together)
-            loads = [_load_of(actor, question, sampling) for question in questions]
+            loads = [load_of(actor, question, sampling) for question in questions]
             taken, rates = [], []
             for _ in range(options.repeats):
                 found = measured_device(clock)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare, kstest
 
+from switchmem.actors import sampling
 from switchmem.actors.sampling import Sampling, SamplingError, choose, gumbel_noise, noise_key
 from switchmem.memory.views import Condition
 
@@ -65,6 +66,40 @@ def test_a_row_does_not_know_its_batch(order, size):
     together = choose(logits, 0.7, all_keys, 2)
     part = torch.tensor(order[:size])
     assert torch.equal(choose(logits[part], 0.7, all_keys[part], 2), together[part])
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.integers(1, 3000), st.sampled_from([0.0, 0.05, 1.0, 8.0, 200.0]), st.sampled_from([0.01, 0.7, 5.0]),
+    st.sampled_from([torch.float32, torch.bfloat16, torch.float64]), st.integers(0, 1000),
+)  # fmt: skip
+def test_draws_equal_the_definition(vocab, spread, temperature, dtype, seed):
+    """Noise for all tokens, no pruning; flat and peaked logits, several samples of a row, forbidden tokens."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = (torch.randn(3, vocab, generator=generator) * spread).to(dtype)
+    logits[:, 1::3] = -torch.inf
+    rows, position = torch.tensor([2, 0, 0, 1, 2, 2, 0]), seed % 5
+    scores = logits[rows].double() / temperature + gumbel_noise(keys(7), position, vocab)
+    assert torch.equal(choose(logits, temperature, keys(7), position, rows), scores.argmax(-1))
+
+
+def test_rows_in_blocks_draw_as_in_one(monkeypatch):
+    logits = torch.randn(4, 300, generator=torch.Generator().manual_seed(3))
+    rows = torch.arange(40) % 4
+    together = choose(logits, 0.7, keys(40), 1, rows)
+    for block in (1, 700):
+        monkeypatch.setattr(sampling, "_BLOCK", block)
+        assert torch.equal(choose(logits, 0.7, keys(40), 1, rows), together)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_logits_without_a_maximum_are_refused(bad):
+    logits = torch.zeros(2, 5)
+    logits[1, 3] = bad
+    with pytest.raises(SamplingError, match="`logits` must have a finite maximum in every row, got NaN or infinity"):
+        choose(logits, 0.7, keys(2), 0)
+    with pytest.raises(SamplingError, match="finite maximum"):
+        choose(torch.full((1, 5), -torch.inf), 0.7, keys(1), 0)
 
 
 def test_temperature_zero_takes_the_maximum():
