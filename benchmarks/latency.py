@@ -1,6 +1,6 @@
 """How long a step takes with SwitchMem, over the same step with a fixed Image memory.
 
-    python -m benchmarks.latency [--models hybrid qwen2vl pocket] [--steps 6] [--rounds 5]
+    python -m benchmarks.latency [--models hybrid qwen2vl pocket] [--steps 4] [--rounds 5]
 
 Both ways run the same prompts through the same engine in the same process, one step at a time, greedy, thinking off, in
 alternating order. Fixed Image prefills the whole Image prompt and decodes. SwitchMem prefills the shared prefix and the
@@ -11,8 +11,9 @@ tower is in both.
 ``hybrid`` and ``qwen2vl`` are small random copies of Qwen3.5-9B and Qwen2-VL-7B with prompts of real lengths; their
 answers are cut after `--answer` tokens, about what an action takes. ``pocket`` is the shipped actor in its world, with
 prompts of eighty tokens and answers of five. The router is random, of the real sizes, and chooses Image on half of the
-steps. A step's time is the median of its rounds; the ratio is that of the means over steps. A second ratio counts the
-process's CPU seconds, which other processes of the machine disturb less.
+steps. Each round runs both ways on a step right after one another, and a step's ratio is the median of its rounds, so
+that a machine that is slower for a while slows both; the ratio is that of the mean times over steps. A second one
+counts the process's CPU seconds, which other processes disturb less.
 
 The last line is one JSON object; ``ratio_switchmem_image`` is the first model's.
 """
@@ -168,34 +169,56 @@ def prefix_alone(case: Case, n: int) -> Clock:
     return clock
 
 
+Rounds = list[dict[str, float]]
+"""Seconds by part, of each round of a step."""
+
+
 @dataclass(frozen=True)
 class Times:
-    """Seconds of all steps: per step the median of its rounds.
+    """Seconds of all steps, by one clock.
 
     Args:
-        switchmem, image, prefix: ``[N]`` by part.
+        prefix, switchmem, image: rounds of each of N steps.
         chosen: the condition of each step.
     """
 
-    switchmem: list[dict[str, float]]
-    image: list[dict[str, float]]
-    prefix: list[dict[str, float]]
+    prefix: list[Rounds]
+    switchmem: list[Rounds]
+    image: list[Rounds]
     chosen: list[Condition]
 
     def ratio(self, condition: Condition | None = None) -> float:
         """SwitchMem over fixed Image; of all steps, or of those where a condition was chosen."""
         steps = [n for n, chosen in enumerate(self.chosen) if condition in (None, chosen)]
-        ours, theirs = (sum(sum(way[n].values()) for n in steps) for way in (self.switchmem, self.image))
-        return ours / theirs if steps else float("nan")
+        theirs = {n: statistics.median(sum(one.values()) for one in self.image[n]) for n in steps}
+        ours = {n: theirs[n] * _paired(self.switchmem[n], self.image[n]) for n in steps}
+        return sum(ours.values()) / sum(theirs.values()) if steps else float("nan")
+
+    def mean(self, way: list[Rounds], part: str) -> float:
+        """Milliseconds of a part, over steps."""
+        return 1e3 * statistics.mean(statistics.median(one.get(part, 0.0) for one in rounds) for rounds in way)
+
+    def suffix(self) -> float:
+        """Milliseconds by which the state prompt prolongs the prefix that is run in any case, over steps."""
+        longer = [
+            statistics.median(ours["state"] - theirs["state"] for ours, theirs in zip(*rounds, strict=True))
+            for rounds in zip(self.switchmem, self.prefix, strict=True)
+        ]
+        return 1e3 * statistics.mean(longer)
+
+
+def _paired(ours: Rounds, theirs: Rounds) -> float:
+    pairs = zip(ours, theirs, strict=True)
+    return statistics.median(sum(one.values()) / sum(other.values()) for one, other in pairs)
 
 
 def measure(case: Case, rounds: int) -> tuple[Times, Times, dict[str, Any]]:
-    """Interleave all ways over all steps; wall-clock times, CPU times, and facts about the steps."""
+    """Interleave all ways over all steps; wall-clock times, CPU times, and tokens."""
     policy, count = random_policy(case), len(case.questions)
     ways: dict[str, Callable[[int], Any]] = {
+        "prefix": lambda n: (prefix_alone(case, n), None),
         "switchmem": lambda n: with_switchmem(case, n, policy),
         "image": lambda n: with_fixed_image(case, n),
-        "prefix": lambda n: (prefix_alone(case, n), None),
     }
     for way in ways.values():  # warm-up
         way(0)
@@ -206,17 +229,12 @@ def measure(case: Case, rounds: int) -> tuple[Times, Times, dict[str, Any]]:
             for name in list(ways)[:: 1 if (round_ + n) % 2 == 0 else -1]:
                 clock, facts[name][n] = ways[name](n)
                 clocks[name][n].append(clock)
-
-    def medians(kind: str, name: str) -> list[dict[str, float]]:
-        of_rounds = [[getattr(clock, kind) for clock in several] for several in clocks[name]]
-        return [{part: statistics.median(one[part] for one in several) for part in several[0]} for several in of_rounds]
-
     chosen: list[Condition] = facts["switchmem"]
-    wall, cpu = (Times(*(medians(kind, name) for name in ways), chosen) for kind in ("wall", "cpu"))
+    wall = Times(*([[clock.wall for clock in step] for step in clocks[name]] for name in ways), chosen)
+    cpu = Times(*([[clock.cpu for clock in step] for step in clocks[name]] for name in ways), chosen)
     turn = Turn(case.actor, case.questions[0])
     lengths = {condition.value: turn.length(condition) for condition in case.questions[0].prompts}
-    tokens = {**lengths, "shared": turn.shared, "answer": statistics.mean(facts["image"])}
-    return wall, cpu, tokens
+    return wall, cpu, {**lengths, "shared": turn.shared, "answer": statistics.mean(facts["image"])}
 
 
 def report(case: Case, rounds: int) -> dict[str, Any]:
@@ -224,17 +242,14 @@ def report(case: Case, rounds: int) -> dict[str, Any]:
     wall, cpu, tokens = measure(case, rounds)
     images = sum(chosen is Condition.IMAGE for chosen in wall.chosen)
 
-    def mean(way: list[dict[str, float]], part: str) -> float:
-        return 1e3 * statistics.mean(step.get(part, 0.0) for step in way)
-
     print(f"\n{case.name}: {len(wall.chosen)} steps, {rounds} rounds, Image chosen on {images}")
     print("  tokens of the first step: " + ", ".join(f"{name} {value:g}" for name, value in tokens.items()))
     print(f"  mean ms per step {''.join(f'{part:>10}' for part in (*PARTS, 'sum'))}")
     for name, way in (("fixed image", wall.image), ("switchmem", wall.switchmem)):
-        values = [mean(way, part) for part in PARTS]
+        values = [wall.mean(way, part) for part in PARTS]
         print(f"  {name:<16} {''.join(f'{value:10.1f}' for value in (*values, sum(values)))}")
-    image_ms = sum(mean(wall.image, part) for part in PARTS)
-    probe, router = mean(wall.switchmem, "state") - mean(wall.prefix, "state"), mean(wall.switchmem, "routing")
+    image_ms = sum(wall.mean(wall.image, part) for part in PARTS)
+    probe, router = wall.suffix(), wall.mean(wall.switchmem, "routing")
     print(
         f"  the state prompt behind the prefix adds {probe:.1f} ms, the router {router:.2f} ms: "
         f"{100 * (probe + router) / image_ms:.1f} % of fixed Image"
@@ -257,7 +272,7 @@ def main() -> None:
     assert __doc__ is not None
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--models", nargs="+", choices=(*KINDS, "pocket"), default=[*KINDS, "pocket"])
-    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--answer", type=int, default=40, help=f"tokens of a random model's answer, at most {CAP}")
     parser.add_argument("--device", default="cpu")
