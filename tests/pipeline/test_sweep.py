@@ -63,6 +63,7 @@ def test_finished_combinations_are_skipped_and_other_settings_are_others(desk, c
     assert "1 combinations, 0 finished before" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_processes_find_what_one_does(desk):
     """Each worker is a fresh process, without the fake actor: only kept harvests can serve it."""
     assert sweep("samples", "--runs=3") == 0
