@@ -78,7 +78,7 @@ class TrajectoriesDataModule(StepsDataModule):
             raise DataError(
                 f"`test_fraction` must be in (0, 1), got {test_fraction}. At least one trajectory is held out."
             )
-        self.root, self.format, self.test_fraction = Path(root), format, test_fraction
+        self.root, self.format, self.test_fraction = _place(root), format, test_fraction
         self.own_trajectory = own_trajectory
         self.notes = (OWN_TRAJECTORY_NOTE,) if own_trajectory else ()
 
@@ -140,3 +140,17 @@ class TrajectoriesDataModule(StepsDataModule):
             "test_fraction": self.test_fraction,
             "seed": self.seed,
         }
+
+
+def _place(root: str) -> Path:
+    """The path, if a file system takes it at all.
+
+    Raises:
+        DataError: if it does not, or a folder above may not be entered.
+    """
+    path = Path(root)
+    try:
+        path.exists()
+    except OSError as error:
+        raise DataError(f"`root` cannot be looked at: {error.strerror}, got {root[:200]!r}. Check the path.") from error
+    return path

@@ -207,19 +207,24 @@ class _Reader:
 
     def steps(self, file: Path) -> Iterator[Step]:
         """Steps of one file."""
+        name = file.relative_to(self.root) if file != self.root else file.name
+        if not file.is_file():
+            self.report.read += 1
+            self.report.add(f"{NAME}/{name}", "it must be a regular file, got a folder, a pipe or a link to nothing.")
+            return
         try:
             for number, line in numbered_lines(file):
                 step = self._line(file, number, line)
                 if step is not None:
                     yield step
         except OSError as error:
-            self.report.add(f"{NAME}/{file.name}", f"the file cannot be read: {error.strerror}.")
+            self.report.add(f"{NAME}/{name}", f"the file cannot be read: {error.strerror}.")
 
 
 def _files(root: Path) -> list[Path]:
     if root.is_file():
         return [root]
-    files = sorted(path for path in root.rglob("*.jsonl") if path.is_file()) if root.is_dir() else []
+    files = sorted(root.rglob("*.jsonl")) if root.is_dir() else []
     if not files:
         raise DataError(f"No .jsonl file in {root.absolute()}. {_LAYOUT}")
     return files

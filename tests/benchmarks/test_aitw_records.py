@@ -112,6 +112,26 @@ def test_ids_of_single_steps_hold_a_goal_with_slashes(write, both):
     assert {s.category for s in steps} == {"single"} and report.notes["episodes"] == 1
 
 
+def test_ids_that_are_no_text_are_faults_and_never_one_episode(write, both):
+    write(step(0, b"bad\xff"), step(1, b"bad\xfe"), end(0))
+    steps, report = both()
+    assert [s.step_id for s in steps] == ["aitw/7/0"]
+    assert [fault.id.rpartition("#")[2] for fault in report.faults] == ["record-0", "record-1"]
+    assert "`episode_id` must be UTF-8, got b'bad\\xff'" in report.faults[0].reason
+
+
+@pytest.mark.parametrize("content", [b"", gzip.compress(b"")], ids=["no byte", "gzip of nothing"])
+def test_a_shard_without_a_record_is_a_fault(write, both, content):
+    write(end(0))
+    empty = write(name="general/general-00001-of-00002")
+    empty.write_bytes(content)
+    steps, report = both()
+    assert len(steps) == 1 and report.read == 2
+    assert [(f.id, f.reason) for f in report.faults] == [
+        ("aitw/general-00001-of-00002#record-0", "the file holds no record. Fetch it again.")
+    ]
+
+
 def test_types_written_as_words_are_faults(write, both):
     write(step(0, **{"results/action_type": [b"DUAL_POINT"]}), end(1))
     steps, report = both()

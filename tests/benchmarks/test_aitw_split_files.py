@@ -88,6 +88,13 @@ def test_a_file_that_is_no_split_is_refused(read, content, reason):
         read(standard=content)
 
 
+@pytest.mark.parametrize("content", [{"train": [["x" * 10**6]], "test": []}, {"x" * 10**6: [], "test": []}])
+def test_a_message_does_not_hold_the_whole_file(read, content):
+    with pytest.raises(DataError) as error:
+        read(standard=content)
+    assert len(str(error.value)) < 1000
+
+
 def test_a_file_that_is_no_text_is_refused(tmp_path):
     (tmp_path / "standard.json").write_bytes(b"\xff\xfe{}")
     with pytest.raises(DataError, match="must be a JSON file of episode ids"):

@@ -1,6 +1,7 @@
 """Your own recordings: every field of the layout, and what each broken line, file or picture costs."""
 
 import json
+import os
 import re
 import shutil
 
@@ -189,6 +190,17 @@ def test_a_broken_step_is_left_out_by_its_id(folder, changes, reason):
 def test_a_line_that_does_not_tell_its_step_is_left_out_by_its_place(folder, broken, reason):
     name, found = only_fault(folder, broken)
     assert name == "recorded/steps.jsonl#line-2" and reason in found
+
+
+def test_a_file_that_is_no_file_is_a_fault_and_not_left_out(folder):
+    write(folder, line())
+    (folder / "dir.jsonl").mkdir()
+    (folder / "gone.jsonl").symlink_to(folder / "nowhere")
+    os.mkfifo(folder / "pipe.jsonl")
+    steps, faults, report = read(folder)
+    assert len(steps) == 1 and (report.read, report.kept) == (4, 1)
+    assert set(faults) == {f"recorded/{name}.jsonl" for name in ("dir", "gone", "pipe")}
+    assert all("must be a regular file" in reason for reason in faults.values())
 
 
 def test_a_step_that_comes_twice_counts_once_over_all_files(folder):

@@ -1,6 +1,7 @@
 """LearnGUI from its files to results: parts, supports, guidance, and both commands on a small release."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -28,6 +29,34 @@ def module(release, tmp_path, **options):
 
 def episodes(part):
     return {part.meta(step_id).episode_id for step_id in part.step_ids}
+
+
+def test_links_to_nothing_and_pipes_cost_what_they_stand_for(release, tmp_path):
+    """A purged cache leaves links to nothing; the rest of the release can still be used."""
+    release.write()
+    online = release.online_folder / "low_level_instructions"
+    (online / "gone.json").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(online / "pipe.json")
+    for path in (release.raw / "o0" / "o0_1.png", release.anno / "q0_1.json"):
+        path.unlink()
+        path.symlink_to(tmp_path / "nowhere")
+    data = module(release, tmp_path)
+    data.prepare_memory("test")
+    faults = {fault.id: fault.reason for fault in data.data_report().faults}
+    below = "learngui/online/low_level_instructions"
+    assert set(faults) == {f"{below}/gone.json", f"{below}/pipe.json", "learngui/o0/1"}
+    assert "cannot be read: No such file" in faults[f"{below}/gone.json"]
+    assert "must be a regular file" in faults[f"{below}/pipe.json"]
+    assert "o0_1.png cannot be read: No such file" in faults["learngui/o0/1"]
+    assert data.data_report().notes["steps_without_an_element_annotation"] >= 1
+    before = data.steps_stage.key
+    (tmp_path / "nowhere").write_bytes(b"{}")  # what the links lead to is there again
+    assert module(release, tmp_path).steps_stage.key != before
+
+
+def test_a_root_that_no_file_system_takes_is_told():
+    with pytest.raises(DataError, match="missing or not complete"):
+        LearnGuiDataModule("x" * 300)
 
 
 def test_who_is_in_which_part(release, tmp_path):

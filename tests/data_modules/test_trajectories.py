@@ -165,6 +165,8 @@ def test_missing_and_empty_folders_are_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="`root` must be a folder or file"):
         module(tmp_path, tmp_path / "empty").prepare_steps()
+    with pytest.raises(DataError, match="`root` cannot be looked at: File name too long"):
+        module(tmp_path, "x" * 300)
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,17 @@ def _text(features: Mapping[str, Feature], key: str) -> str:
     return values[0]
 
 
+def _episode(features: Mapping[str, Feature]) -> str:
+    """The episode's id; bytes that are no text would make two episodes one."""
+    values = features.get("episode_id")
+    if not isinstance(values, list) or not values:
+        raise _missing("episode_id")
+    try:
+        return values[0].decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise RecordError(f"`episode_id` must be UTF-8, got {values[0][:40]!r}.") from error
+
+
 def _int(features: Mapping[str, Feature], key: str) -> int:
     values = features.get(key)
     if values is None or isinstance(values, list) or values.dtype != np.int64 or len(values) != 1:
@@ -179,7 +190,7 @@ def _record(features: Mapping[str, Feature], category: str) -> _Record:
     pixels = _pixels(features)
     step = Step(
         benchmark=NAME,
-        episode_id=_text(features, "episode_id"),
+        episode_id=_episode(features),
         index=_int(features, "step_id"),
         instruction=_text(features, "goal_info"),
         screenshot=Screenshot(b"", pixels.shape[1], pixels.shape[0]),
@@ -195,7 +206,7 @@ def _record(features: Mapping[str, Feature], category: str) -> _Record:
 def _name(features: Mapping[str, Feature], record: str) -> str:
     """The step's id where the record tells it, else the record's place."""
     try:
-        return f"{NAME}/{_text(features, 'episode_id')}/{_int(features, 'step_id')}"
+        return f"{NAME}/{_episode(features)}/{_int(features, 'step_id')}"
     except RecordError:
         return record
 
@@ -267,6 +278,7 @@ class AitwReader:
             report.read += 1
             report.add(f"{place}{number}", reason)
 
+        before = report.read
         with open_source(source) as file:
             for number, payload in read_records(file, damaged):
                 report.read += 1
@@ -276,6 +288,8 @@ class AitwReader:
                     yield _record(features, category)
                 except RecordError as error:
                     report.add(_name(features, f"{place}{number}"), str(error))
+        if report.read == before:
+            damaged(0, "the file holds no record. Fetch it again.")
 
 
 def read_tfrecords(paths: Iterable[str | Path], report: DataReport) -> Iterator[Step]:

@@ -25,6 +25,7 @@ from switchmem.benchmarks.aitw.score import NAME
 from switchmem.benchmarks.base import DataError
 from switchmem.benchmarks.sources import SourceFile, open_source
 from switchmem.benchmarks.splits import ROLES, TEST, TRAIN, VAL
+from switchmem.benchmarks.untrusted import shorten
 
 STANDARD = "standard.json"
 _PER_SET = re.compile(r"[a-z_]+_texts_splits\.json")
@@ -120,19 +121,19 @@ def _lists(data: bytes, where: str) -> dict[str, list[Any]]:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         if len(set(names)) < len(names):
-            raise ValueError(f"a key comes twice in {names}")
+            raise ValueError(f"a key comes twice in {shorten(names)}")
         return dict(pairs)
 
     try:
         values = json.loads(data.decode("utf-8-sig"), object_pairs_hook=once)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where} must be a JSON file of episode ids, got: {error}. Fetch it again.") from error
-    found = sorted(values) if isinstance(values, dict) else type(values).__name__
-    roles = [_KEYS.get(key) for key in found] if isinstance(values, dict) else []
+    found = shorten(sorted(values)) if isinstance(values, dict) else type(values).__name__
+    roles = [_KEYS.get(key) for key in values] if isinstance(values, dict) else []
     if not {TRAIN, TEST} <= set(roles) or None in roles or len(set(roles)) < len(roles):
         raise DataError(
-            f"{where} must be an object of the lists train, val (or validation) and test, got {found}. Give one of the "
-            "official split files."
+            f"{where} must be an object of the lists train, val (or validation) and test, got {found}. Give one "
+            "of the official split files."
         )
     for key, ids in values.items():
         if not isinstance(ids, list):
@@ -146,8 +147,8 @@ def _trajectory(value: Any, role: str, where: str) -> str:
     if isinstance(value, int) and not isinstance(value, bool):  # Python keeps all digits of a JSON number
         return f"{NAME}/{value}"
     raise DataError(
-        f"{where} must list episode ids as text or whole numbers, got {value!r} in {role!r}. A number with a fraction "
-        "or an exponent has lost its last digits: write the ids as text."
+        f"{where} must list episode ids as text or whole numbers, got {shorten(value)} in {role!r}. A number with a "
+        "fraction or an exponent has lost its last digits: write the ids as text."
     )
 
 

@@ -30,6 +30,8 @@ def load_json(path: Path, on_repeated: Callable[[str], None]) -> Any:
                 found[key] = value
         return found
 
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise RecordError("it must be a regular file, got a folder, a pipe or a device. Remove it.")
     try:
         data = path.read_bytes()
     except OSError as error:

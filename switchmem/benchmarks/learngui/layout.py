@@ -71,6 +71,8 @@ class Layout:
     def facts(self) -> list[tuple[str, int, int]]:
         """``(name, size in bytes, time of change in ns)`` of every file that is read; of pictures, the time is 0.
 
+        A link to nothing has the size -1.
+
         Raises:
             DataError: if a folder cannot be listed.
         """
@@ -78,7 +80,11 @@ class Layout:
         files = [self.split, self.instructions, *self.online, *(f for folder in folders for f in files_below(folder))]
         facts = []
         for file in sorted(set(files)):
-            stat = file.stat()
+            try:
+                stat = file.stat()
+            except OSError:  # a link to nothing: who reads it counts it
+                facts.append((self.name(file), -1, 0))
+                continue
             facts.append((self.name(file), stat.st_size, stat.st_mtime_ns if file.suffix == ".json" else 0))
         return facts
 
@@ -98,7 +104,7 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 
 def _holds_files(path: Path) -> bool:
-    return path.is_file() or (path.is_dir() and next(files_below(path), None) is not None)
+    return is_file(path) or (is_folder(path) and next(files_below(path), None) is not None)
 
 
 def _first(root: Path, names: tuple[str, ...], missing: list[str]) -> Path | None:
@@ -108,7 +114,7 @@ def _first(root: Path, names: tuple[str, ...], missing: list[str]) -> Path | Non
             return root / name
     line = " or ".join(names)
     archive, command = _ARCHIVES.get(names, ("", ""))
-    if archive and (root / archive).is_file():
+    if archive and is_file(root / archive):
         line += f": {archive} is there but not unpacked. cd {(root / archive).parent} && {command}"
     missing.append(line)
     return None
@@ -164,5 +170,13 @@ def is_file(path: Path) -> bool:
     """Whether a file is there; False also for names that no file system takes."""
     try:
         return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """As `is_file`, of a folder."""
+    try:
+        return path.is_dir()
     except (OSError, ValueError):
         return False
