@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -45,6 +45,23 @@ GUIDE = (
     "https://github.com/google-research/google-research/tree/master/android_in_the_wild\n"
     "Say where it is with `--data.init_args.root DIR`. Without any data, `--config pocket.yaml` runs in minutes."
 )
+
+
+def missing_shards(shards: Iterable[SourceFile]) -> list[str]:
+    """A sentence for each set of which shards are absent, by their own names: ``general-00000-of-00321``.
+
+    >>> missing_shards([SourceFile("general-00000-of-00321", "general-00000-of-00321", 1, "")])
+    ['AITW is here in part: 1 of 321 shards of general.']
+    """
+    found: dict[str, set[str]] = {}
+    for shard in shards:
+        name, _, total = shard.name.rpartition("-of-")
+        found.setdefault(f"{total} shards of {category_of(shard)}", set()).add(name)
+    return [
+        f"AITW is here in part: {len(names)} of {int(what.split()[0])}{what[what.index(' ') :]}."
+        for what, names in sorted(found.items())
+        if len(names) < int(what.split()[0])
+    ]
 
 
 class AitwDataModule(StepsDataModule):
@@ -109,7 +126,7 @@ class AitwDataModule(StepsDataModule):
         self.balance: Balance = balance
         self.apart, self.test_share = apart, test_share
         self.shards, self.split_files = self._find()
-        self.notes = () if self.split_files else (NOT_OFFICIAL,)
+        self.notes = (*(() if self.split_files else (NOT_OFFICIAL,)), *missing_shards(self.shards))
 
     def _find(self) -> tuple[list[SourceFile], list[SourceFile]]:
         """Shards of the wanted sets, and split files, which may be none."""

@@ -177,6 +177,11 @@ class StepsDataModule(LightningDataModule):
                 report.save(stage.folder / REPORT)
                 raise DataError(f"{error} What was left out is listed in {stage.folder / REPORT}.") from error
 
+    def part_counts(self) -> dict[str, int]:
+        """Steps of each prepared part that has a store of its own, 0 where there are none for the test."""
+        counts = {name: int(count) for name, count in self.steps_stage.read()["facts"]["steps"].items()}
+        return {"test": 0, **counts}
+
     def embedded_with(self, part: str) -> tuple[str, ...]:
         """The parts whose embeddings a prepared part needs, in order: no test step is read before the test.
 

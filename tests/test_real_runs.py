@@ -108,7 +108,7 @@ def test_every_line_of_every_log_is_counted(appagent, real_data, tmp_path, monke
     steps, _, tied, *_, bad_text, bad_image, answers = numbers(COUNTS, said.out)
     assert tied == steps and bad_text == bad_image == answers == 7 * steps  # the fake knows no answer
     assert "error: a preference must have steps that prefer Text and steps that prefer Image" in said.err
-    assert "what follows" not in said.out
+    assert "and nothing else" not in said.out
 
 
 def test_an_actor_with_a_preference_gets_a_policy_and_a_table(appagent, real_data, tmp_path, monkeypatch, capsys):

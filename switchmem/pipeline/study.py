@@ -19,6 +19,7 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
 from switchmem.actors.sampling import Sampling
 from switchmem.actors.spec import ActorSpec
+from switchmem.benchmarks import DataReport
 from switchmem.console import is_first_rank, quiet, say
 from switchmem.harvest import Harvest, read_damaged
 from switchmem.learner import RouterModule
@@ -41,6 +42,8 @@ from switchmem.settings import StudySettings
 from switchmem.stages import Stage, Stages, digest_of
 
 PREFERENCE, TEST = "preference", "test"
+SAID = 3
+"""Faults that are said where they are counted; all are in the data report."""
 SAMPLED = (Condition.TEXT, Condition.IMAGE)
 SCORED = (Condition.NONE, Condition.TEXT, Condition.IMAGE, Condition.BOTH)
 
@@ -85,6 +88,18 @@ class Study:
         report = self.data.data_report()
         report.save(self.run.data_report)
         say(f"data: {report.summary()}; by id in {self.run.data_report}")
+        self._say_parts(report)
+
+    def _say_parts(self, report: DataReport) -> None:
+        """The first things that were left out, how many steps each part has, and what must be read with the data."""
+        for fault in report.faults[:SAID]:
+            say(f"  left out: {fault.id}: {fault.reason}")
+        counts = self.data.part_counts()
+        say("parts: " + ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) + " steps")
+        if not counts[TEST]:
+            say("note: the test part is empty: a policy can be trained, and nothing can be tested.")
+        for note in getattr(self.datamodule, "notes", ()):
+            say(f"note: {note}")
 
     @rank_zero_only
     def show(self, step_id: str | None, memory_id: str | None = None) -> None:
@@ -194,8 +209,7 @@ class Study:
         report.save(self.run.data_report)
         alone = report.notes.get(f"{part}_without_memory", 0)
         say(f"data: {report.summary()}; {alone} {part} steps without a memory; by id in {self.run.data_report}")
-        for note in getattr(self.datamodule, "notes", ()):
-            say(f"note: {note}")
+        self._say_parts(report)
 
     # --- fit ---
 

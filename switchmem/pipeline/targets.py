@@ -143,7 +143,7 @@ def describe(counts: Mapping[str, int], harvest: Harvest) -> str:
         f"{counts['text']} prefer Text, {counts['image']} prefer Image; {unparsable(harvest)}"
     ]
     if 0 < n_pref < FEW:
-        lines.append(f"note: with {n_pref} non-tied steps, what follows shows that the path runs and nothing else.")
+        lines.append(f"note: with {n_pref} non-tied steps, a router shows that the path runs and nothing else.")
     return "\n".join(lines)
 
 

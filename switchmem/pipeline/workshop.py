@@ -41,6 +41,9 @@ class StudyData(Protocol):
     def embedding_job(self, part: str) -> EmbeddingJob:
         """What that stage is to hold."""
 
+    def part_counts(self) -> dict[str, int]:
+        """Steps of each prepared part."""
+
     def prepare_memory(self, part: str) -> None:
         """Retrieve for a part; embeds the steps first, in this process, where that is not done."""
 
