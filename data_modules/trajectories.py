@@ -29,6 +29,13 @@ READERS: dict[str, Callable[[Path, DataReport], Iterator[Step]]] = {
 }
 """What reads each `Format`."""
 
+GUIDE = """Say where they are with `--data.init_args.root DIR`, and what they are with `--data.init_args.format`:
+    jsonl            your own: DIR/*.jsonl of one step per line, and pictures (README, "Bring your own")
+    appagent         AppAgent runs: DIR/task_<app>_<time>/ with screenshots, UIAutomator XML and a log
+    android_control  AndroidControl-style episodes: DIR/*.json with accessibility trees, and pictures
+    aitw_tfrecord    gzip TFRecords of Android in the Wild; the benchmark itself has `--config aitw.yaml`
+Without any data, `--config pocket.yaml` runs in minutes."""
+
 OWN_TRAJECTORY_NOTE = "Memories come from the query's own trajectory too, which leaks: the results mean nothing."
 
 
@@ -41,7 +48,7 @@ class TrajectoriesDataModule(StepsDataModule):
     which trajectories are held out depends on all of them.
 
     Args:
-        root: the folder.
+        root: the folder; it must be given.
         format: "jsonl" for your own recordings as JSONL and pictures, "appagent" for a folder of AppAgent runs
             (screenshots, UIAutomator XML, logs), "android_control" for AndroidControl-style episodes as JSON with
             pictures, "aitw_tfrecord" for a file or folder of gzip TFRecords of AITW.
@@ -61,7 +68,7 @@ class TrajectoriesDataModule(StepsDataModule):
 
     def __init__(
         self,
-        root: str,
+        root: str | None = None,
         format: Format = "appagent",
         test_fraction: float = 0.25,
         batch_size: int = 8,
@@ -78,6 +85,8 @@ class TrajectoriesDataModule(StepsDataModule):
             raise DataError(
                 f"`test_fraction` must be in (0, 1), got {test_fraction}. At least one trajectory is held out."
             )
+        if root is None:
+            raise DataError(f"recorded runs are missing: no folder is named.\n{GUIDE}")
         self.root, self.format, self.test_fraction = _place(root), format, test_fraction
         self.own_trajectory = own_trajectory
         self.notes = (OWN_TRAJECTORY_NOTE,) if own_trajectory else ()
@@ -97,6 +106,7 @@ class TrajectoriesDataModule(StepsDataModule):
     def read(self, report: DataReport) -> Mapping[str, PartSteps]:
         """Preference queries, which are the memory too, and test queries, if there are trajectories for both."""
         shutil.rmtree(self._copy, ignore_errors=True)
+        self._check_format()
         store = write_steps(READERS[self.format](self.root, report), self._copy)
         names = {step_id: store.meta(step_id).trajectory for step_id in store.step_ids}
         trajectories = list(dict.fromkeys(names.values()))
@@ -120,6 +130,14 @@ class TrajectoriesDataModule(StepsDataModule):
             "preference": store.iterate([i for i in store.step_ids if names[i] not in tested]),
             "test": store.iterate([i for i in store.step_ids if names[i] in tested]),
         }
+
+    def _check_format(self) -> None:
+        """Tell a forgotten `format` from a folder without runs."""
+        if self.format == "appagent" and self.root.is_dir() and any(self.root.glob("*.jsonl")):
+            raise DataError(
+                f"`format` must say what the folder holds, got appagent for {self.root}, where there are .jsonl files. "
+                "Add `--data.init_args.format jsonl`."
+            )
 
     def fingerprint(self) -> Any:
         """Names, sizes and times of the files, and how they are split."""

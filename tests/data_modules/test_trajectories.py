@@ -81,8 +81,8 @@ def test_the_folder_is_read_once_and_nothing_is_left_beside_the_stage(tmp_path, 
 
     data = module(tmp_path / "stages", recorded(tmp_path / "data"), format="jsonl")
     expected = {step.step_id: step for step in READERS["jsonl"](data.root, DataReport())}
-    monkeypatch.setitem(READERS, "appagent", read)
-    data.format = "appagent"
+    monkeypatch.setitem(READERS, "android_control", read)
+    data.format = "android_control"
     left_over = data._copy
     left_over.mkdir(parents=True)
     (left_over / "index.json").write_text("of a killed run")
@@ -180,3 +180,19 @@ def test_missing_and_empty_folders_are_refused(tmp_path):
 def test_arguments_are_checked(options, message):
     with pytest.raises(DataError, match=message):
         TrajectoriesDataModule("anywhere", **options)
+
+
+def test_without_a_folder_the_formats_are_told():
+    with pytest.raises(DataError, match="no folder is named") as error:
+        TrajectoriesDataModule()
+    assert all(name in str(error.value) for name in (*READERS, "--data.init_args.root DIR", "pocket.yaml"))
+
+
+def test_a_forgotten_format_is_told(tmp_path):
+    root = tmp_path / "mine"
+    root.mkdir()
+    (root / "steps.jsonl").write_text("{}\n")
+    data = TrajectoriesDataModule(str(root))
+    data.place(Stages(tmp_path / "stages"), HashingEmbedder(64))
+    with pytest.raises(DataError, match="Add `--data.init_args.format jsonl`"):
+        data.prepare_steps()
