@@ -120,6 +120,9 @@ def data_module() -> type:
         def embedded_with(self, part: str) -> tuple[str, ...]:
             return ()
 
+        def part_counts(self) -> dict[str, int]:
+            return {"preference": 0, "test": 0}
+
         def data_report(self) -> DataReport:
             return DataReport()
 
