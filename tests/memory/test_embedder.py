@@ -426,9 +426,7 @@ def test_a_vision_model_counts_cut_texts_and_refuses_pictures_without_room(tiny_
     assert embedder.cut(["a", longer]) == [False, True]
     torch.testing.assert_close(embedder.texts([longer]), embedder.texts([longer + " b"]))
     short = SentenceTransformerEmbedder(tiny_vision_model, device="cpu", max_length=16)
-    with pytest.raises(
-        EmbedderError, match="`max_length` must leave room for a screenshot with its text, got 16"
-    ):
+    with pytest.raises(EmbedderError, match="`max_length` must leave room for a screenshot with its text, got 16"):
         short.multimodal([("a", screen())])
 
 
