@@ -15,13 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from switchmem.evaluation.audit import Finding, auroc_interval, ceiling, find, halves_gain
+from switchmem.evaluation.audit import SURE, Finding, auroc_interval, ceiling, find, halves_gain
 from switchmem.evaluation.statistics import REPLICATES, Floats, Interval, cluster_bootstrap
 from switchmem.policy import oracle_scores, routed_scores
 from switchmem.preference import utilities
-
-SURE = 6
-"""With fewer trajectories no pattern of signs is rarer than 5 %."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,8 +151,6 @@ def _router(
 
 def _finding(finding: Finding, counts: Mapping[str, int]) -> dict[str, Any]:
     more, per = finding.more_trajectories, 1.0 / counts["trajectories"]
-    if more:
-        more = max(more, SURE - counts["trajectories"])
     ratios = {"steps": counts["steps"] * per, "non_tied_steps": (counts["steps"] - counts["tied"]) * per}
     return {
         "answer": finding.answer,
@@ -235,8 +230,8 @@ def _too_few(found: Mapping[str, Any]) -> str:
             f"{SURE - 1} more trajectories."
         )
     return (
-        f"Too few steps to tell: about {more['non_tied_steps']} more non-tied steps needed ({more['steps']} steps, "
-        f"{more['trajectories']} trajectories like these)."
+        f"Too few steps to tell: about {more['non_tied_steps']} more non-tied steps needed ({more['steps']} steps "
+        f"of {more['trajectories']} trajector{'y' if more['trajectories'] == 1 else 'ies'} like these)."
     )
 
 

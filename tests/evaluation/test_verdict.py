@@ -73,14 +73,15 @@ def test_too_few_names_how_many_more():
     more = found["preference"]["more"]
     told = found["verdict"]["text"][0]
     assert found["verdict"]["answer"] == "too few" and more["trajectories"] > 0
-    assert f"about {more['non_tied_steps']} more non-tied steps needed ({more['steps']} steps, " in told
+    assert f"about {more['non_tied_steps']} more non-tied steps needed ({more['steps']} steps of " in told
     assert more["steps"] == 2 * more["trajectories"]
     assert found["verdict"]["text"][1] == "What a router could gain is not known: no states."
 
 
 def test_few_trajectories_ask_for_as_many_as_a_test_needs():
     text, image, _ = sides(8)
-    assert audited(text, image)["preference"]["more"]["trajectories"] == 2  # six tell apart what four cannot
+    # Text is the best fixed one, and two of the four trajectories prefer Image: six of twelve would tell
+    assert audited(text, image)["preference"]["more"]["trajectories"] == 8
     lonely = audited(text, image, trajectories=["b/0"] * 8)
     assert lonely["preference"]["more"] is None
     assert "Record at least 5 more trajectories" in lonely["verdict"]["text"][0]
