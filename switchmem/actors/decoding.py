@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import Cache
 
 from switchmem.actors.caches import merge_caches, reorder_rows, sharing
-from switchmem.actors.delta_rule import states_in_place
+from switchmem.actors.delta_rule import own_rules
 from switchmem.actors.endings import Ending
 from switchmem.actors.sampling import choose
 
@@ -100,7 +100,7 @@ class _Branches:
     def growing(self) -> Iterator[None]:
         """Around all calls of `grow`."""
         blocks = self._model.model.language_model.layers
-        with sharing(self._model.config.get_text_config(), self._cache), states_in_place(blocks):
+        with sharing(self._model.config.get_text_config(), self._cache), own_rules(blocks):
             yield
 
     def grow(self, drawn: Sequence[tuple[int, int]]) -> list[int]:

@@ -24,6 +24,7 @@ from switchmem.actors.architectures import Architecture
 from switchmem.actors.batching import FORWARD, PATCHES, alike, consecutive
 from switchmem.actors.caches import select_rows, stack_caches
 from switchmem.actors.decoding import Extension, decode
+from switchmem.actors.delta_rule import own_rules
 from switchmem.actors.endings import Ending
 from switchmem.actors.parting import parting
 from switchmem.actors.rows import ImageTable, TokenRow
@@ -178,15 +179,16 @@ class PrefixEngine:
             ids[r, start:], positions[:, r, start:], mask[r, start:] = piece.ids, piece.positions, 1
         mask = torch.cat([past, mask.to(self.device)], 1)
         seen = self._see(images, [image for piece in pieces for image in piece.images])
-        output = self._model(
-            input_ids=ids.to(self.device),
-            attention_mask=mask,
-            position_ids=positions.to(self.device),
-            cache=cache,
-            use_cache=True,
-            logits_to_keep=1,
-            mm_encoder_outputs=self.architecture.together(seen),
-        )
+        with own_rules(self.blocks):
+            output = self._model(
+                input_ids=ids.to(self.device),
+                attention_mask=mask,
+                position_ids=positions.to(self.device),
+                cache=cache,
+                use_cache=True,
+                logits_to_keep=1,
+                mm_encoder_outputs=self.architecture.together(seen),
+            )
         return output.logits[:, -1], mask
 
     def _see(self, images: ImageTable, wanted: Sequence[int]) -> list[ModelOutput]:
