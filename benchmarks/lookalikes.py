@@ -42,21 +42,24 @@ VOCAB = 8192
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long the parts of a question are.
+    """How long the parts of a question are, in words, each of which is a token.
+
+    The screenshots are as large as AITW's. The textual screen of 600 recorded AITW steps has 640 tokens on average, as
+    `mobile_use` writes it.
 
     Args:
         system: words of the system message and the instruction.
-        state: words of the demonstration's textual screen; steps vary by a tenth around it.
+        state: words of the demonstration's textual screen; steps vary by a third around it.
         words: words around a demonstrated screenshot.
         width: pixels of every screenshot.
         height: pixels of every screenshot.
     """
 
     system: int = 320
-    state: int = 800
+    state: int = 640
     words: int = 60
-    width: int = 600
-    height: int = 1200
+    width: int = 540
+    height: int = 1080
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
@@ -158,7 +161,7 @@ def build_questions(lengths: Lengths, count: int, seed: int = 0) -> list[StepPro
     system, questions = words(lengths.system - 20), []
     for number in range(count):
         prefix = (words(20) + " ", screenshot())
-        state = words(round(lengths.state * rng.uniform(0.9, 1.1)))
+        state = words(round(lengths.state * rng.uniform(2 / 3, 4 / 3)))
         memories: dict[Condition, tuple[Any, ...]] = {
             Condition.NONE: (" " + words(9),),
             Condition.TEXT: (f" {state} {words(9)}",),

@@ -31,7 +31,7 @@ _MULTIPLY_2 = _signed(0x94D049BB133111EB)
 
 
 # Tokens of the vocabulary that are looked at in one go: what fits into a core's cache, and what fills a GPU.
-_BLOCK, _DEVICE_BLOCK = 1 << 15, 1 << 24
+_BLOCK, _DEVICE_BLOCK = 1 << 16, 1 << 24
 # Covers the rounding of float32 in a bound: a few units in the seventh digit, times exponents of up to 88.
 _MARGIN = 1.0 + 1e-4
 
