@@ -183,7 +183,8 @@ def test_fingerprints_see_every_word_and_the_order(template, change):
 
 
 def test_each_actor_of_the_configs_speaks_its_own_language(project):
-    specs = {path.stem: ActorSpec(**yaml.safe_load(path.read_text())) for path in (project / "configs/actor").iterdir()}
+    settings = {path.stem: yaml.safe_load(path.read_text()) for path in (project / "configs/actor").iterdir()}
+    specs = {name: ActorSpec(**values) for name, values in settings.items() if "endpoint" not in values}
     spoken = {name: (spec.load_grammar().name, spec.load_template().name) for name, spec in specs.items()}
     assert spoken == {
         "pocket": ("pocket", "pocket"),

@@ -171,7 +171,7 @@ def test_a_killed_worker_names_its_file_and_the_same_call_goes_on(expected, tmp_
         run(source, tmp_path / "target", 2, reader)
     read_before = log.read_text().split()
     run(source, tmp_path / "target", 2, reader)
-    assert read_before.count("file-000") == 1 and "file-002" in read_before
+    assert read_before.count("file-000") <= 1 and "file-002" in read_before  # the other worker may not have begun
     surveyed = log.read_text().split()[: len(read_before) + 4]
     assert surveyed.count("file-000") <= 2  # the survey reads it once, the conversion once
     write(tmp_path / "plain", many(4))
