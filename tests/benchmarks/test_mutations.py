@@ -164,7 +164,7 @@ def test_jsonl(tmp_path):
         (tmp_path / "steps.jsonl").write_bytes(b"\n".join(texts) + b"\n")
         steps, report = read(read_jsonl, tmp_path)
         assert steps is not None and {f"recorded/e/{n}" for n in (0, 2, 3)} <= steps.keys(), seed
-        assert len(steps) >= 4 or report.faults, seed
+        assert len(steps) >= 4 or report.faults or not texts[1].strip(), seed  # an empty line says nothing
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])
