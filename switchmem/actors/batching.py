@@ -88,7 +88,7 @@ def consecutive(lengths: Sequence[int], most: int) -> list[slice]:
     runs: list[slice] = []
     start = total = 0
     for n, length in enumerate(lengths):
-        if total and total + length > most:  # a run without tokens would leave its cache empty
+        if total and length and total + length > most:  # a run without tokens would leave its cache empty
             runs.append(slice(start, n))
             start, total = n, 0
         total += length

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from switchmem.actors import engine
@@ -77,6 +77,7 @@ def test_groups_of_like_length_waste_little(lengths, waste, most):
 
 
 @given(st.lists(st.integers(0, 50), max_size=12), st.integers(1, 120))
+@example([2, 0], 1)
 def test_runs_are_in_order_and_fit(lengths, most):
     runs = consecutive(lengths, most)
     assert [n for run in runs for n in range(len(lengths))[run]] == list(range(len(lengths)))
