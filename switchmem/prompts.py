@@ -20,6 +20,7 @@ from typing import Protocol
 
 from PIL import Image
 
+from switchmem.memory.baseline import View, WriterCall
 from switchmem.memory.budget import Budget
 from switchmem.memory.views import (
     DEFAULT_LAYOUT,
@@ -260,14 +261,55 @@ def build_prompt(
     memory: tuple[Part, ...] = ()
     if demo is not None:
         memory = memory_parts(demo, condition, _style_on(demo, style), template.memory, pictures[1], state)
+    return _arranged(current, memory, template, style, specials)
+
+
+def _arranged(
+    current: tuple[Part, ...],
+    memory: tuple[Part, ...],
+    template: PromptTemplate,
+    style: ActionStyle,
+    specials: Sequence[str],
+    closing: str | None = None,
+) -> Prompt:
+    """The template's prompt around a current state and a memory."""
     first, second = (memory, current) if template.memory_first else (current, memory)
     joint = template.joint if template.memory_first and memory else ""
-    parts = _escaped((*first, joint, *second, template.closing), specials)
+    last = template.closing if closing is None else closing
+    parts = _escaped((*first, joint, *second, last), specials)
     shared = 0 if template.memory_first else _whole_parts(current)
     in_opening = "{actions}" in template.opening
     opening = template.opening.replace("{actions}", style.system)
     system = "\n\n".join(text for text in (template.system, "" if in_opening else style.system) if text)
     return Prompt(system, parts[:shared], parts[shared:], opening, template.answer)
+
+
+def view_prompt(
+    step: Step, view: View, template: PromptTemplate, style: ActionStyle, specials: Sequence[str]
+) -> Prompt:
+    """The prompt of one step with a baseline's view of its memory.
+
+    Where the view brings a system message of its own, it takes the place of the template's and of the grammar's, which
+    tells other actions; how the actor's turn opens is left to the chat template then, since an opening of the actor's
+    own form asks for its own actions.
+
+    Args:
+        step: the current step; only its instruction and screenshot are shown.
+        view: of its memory; what it leaves open is as in every other condition.
+        template: the words around everything.
+        style: how the actor writes actions.
+        specials: the tokenizer's special and added tokens; none of them survives in any text of the user message.
+    """
+    current = view.current
+    if current is None:
+        current = _current(template, one_line(step.instruction), step.screenshot.image())
+    prompt = _arranged(current, view.memory, template, style, specials, view.closing)
+    return prompt if view.system is None else replace(prompt, system=view.system, opening="", answer=None)
+
+
+def writer_prompt(call: WriterCall, specials: Sequence[str]) -> Prompt:
+    """A baseline's question as a prompt; no special token survives in any of its texts."""
+    return Prompt(call.system, (), _escaped(call.parts, specials))
 
 
 def _current(template: PromptTemplate, instruction: str, screenshot: Image.Image) -> tuple[Part, ...]:
