@@ -1,4 +1,4 @@
-"""The command line: ``python train.py {prepare,show,harvest,fit,test,audit,report,sweep} --config pocket.yaml``.
+"""The command line: ``python train.py {prepare,show,harvest,fit,test,audit,report,push,sweep} --config pocket.yaml``.
 
 LightningCLI with public hooks only. It parses, places everything that is written into one run folder, and hands over to
 `switchmem.pipeline.Study`, which holds the logic. The traps of the libraries below are met here:
@@ -38,6 +38,7 @@ from switchmem.expected import EXPECTED, explained
 from switchmem.learner import RouterModule
 from switchmem.pipeline import Study, Workshop, best_checkpoint, validated
 from switchmem.pipeline.report import MEGABYTES, write_report
+from switchmem.pipeline.share import push_policy
 from switchmem.pipeline.sweep import run_sweep
 from switchmem.ranks import end_with_launcher, forget_launcher, mark_launcher
 from switchmem.resolved import differing, ignored_by_test, router_settings
@@ -58,7 +59,7 @@ HARVESTER = "callbacks.HiddenStateHarvester"
 PLAIN_PROGRESS = "callbacks.PlainProgress"
 FEATURES = "data_modules.RouterFeatures"
 
-LOOKING = frozenset({"report"})
+LOOKING = frozenset({"report", "push"})
 """Commands that read a finished run: they build neither data, model nor devices, and leave its files alone."""
 
 FAST_STEPS = 32
@@ -124,6 +125,29 @@ class StudyTrainer(Trainer):
         """
         raise RunError("`report` must be run by `python train.py report`, got a bare Trainer. Use the command.")
 
+    def push(
+        self,
+        model: LightningModule,
+        datamodule: LightningDataModule | None = None,
+        repo_id: str | None = None,
+        folder: str | None = None,
+        policy: str | None = None,
+        private: bool | None = None,
+        revision: str | None = None,
+    ) -> None:
+        """Upload a tested run's policy with a model card of its results; needs the run's folder, no model and no data.
+
+        Args:
+            model: not used.
+            datamodule: not used.
+            repo_id: owner/name on the hub; the repository is created where it is missing.
+            folder: write what would be uploaded into this folder instead.
+            policy: one of the folders in the run's `policy`, such as dcoe-1; null takes the run's own.
+            private: whether a new repository is private; null takes the owner's default.
+            revision: branch; null takes the main one.
+        """
+        raise RunError("`push` must be run by `python train.py push`, got a bare Trainer. Use the command.")
+
 
 class SwitchMemCLI(LightningCLI):
     """Commands of a study.
@@ -163,6 +187,7 @@ class SwitchMemCLI(LightningCLI):
             "test": {"model", "dataloaders", "datamodule", "ckpt_path", "verbose", "weights_only"},
             "audit": {"model", "datamodule"},
             "report": {"model", "datamodule"},
+            "push": {"model", "datamodule"},
         }
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -423,6 +448,18 @@ class SwitchMemCLI(LightningCLI):
     def report(self, model: None, pictures: int | None = None, megabytes: int = MEGABYTES) -> None:
         """Write the run's page."""
         write_report(self.run_folder, self.stages, pictures, megabytes)
+
+    def push(
+        self,
+        model: None,
+        repo_id: str | None = None,
+        folder: str | None = None,
+        policy: str | None = None,
+        private: bool | None = None,
+        revision: str | None = None,
+    ) -> None:
+        """Share the run's policy."""
+        push_policy(self.run_folder, repo_id, folder, policy, private, revision)
 
     def _check_against_fit(self) -> None:
         path = self.run_folder.file("config", "fit", "yaml")

@@ -123,6 +123,15 @@ class ActorSpec:
         path = Path(self.model).expanduser()
         return path if path.is_dir() else None
 
+    @property
+    def name(self) -> str:
+        """What people call it, without a path of this machine: ``owner/model@revision``, or its folder's own name."""
+        parts = [
+            (self.model, self.revision),
+            *([] if self.adapter is None else [(self.adapter, self.adapter_revision)]),
+        ]
+        return " + ".join(_name(model, revision) for model, revision in parts)
+
     def load_grammar(self) -> Grammar:
         """The actor's grammar."""
         return get_grammar(self.grammar, self.max_pixels)
@@ -229,6 +238,13 @@ class ActorSpec:
         path = Path(self.adapter).expanduser()
         folder = path if path.is_dir() else None
         return _checked("adapter", self.adapter, folder, "adapter_config.json and adapter_model.safetensors")
+
+
+def _name(model: str, revision: str | None) -> str:
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return path.resolve().name
+    return model if revision is None else f"{model}@{revision}"
 
 
 def _checked(setting: str, name: str, folder: Path | None, needed: str) -> Path | None:

@@ -75,24 +75,28 @@ class SwitchMemAgent:
     @classmethod
     def from_pretrained(
         cls,
-        policy_dir: str | Path,
+        policy: str | Path,
         actor: ActorSpec,
         bank: LiveBank,
         *,
+        revision: str | None = None,
+        token: str | None = None,
         loaded: VLMActor | None = None,
         max_new_tokens: int = 128,
     ) -> SwitchMemAgent:
         """An agent with a policy that a run has frozen. The actor is loaded last, so that a mismatch costs no time.
 
         Args:
-            policy_dir: a run's ``policy`` folder, or one of the folders in it.
+            policy: a run's ``policy`` folder, one of the folders in it, or ``owner/name`` on the hub.
             actor: which actor.
             bank: the demonstrations.
+            revision: branch, tag or commit of the policy on the hub; a commit is recommended.
+            token: of the hub, for private policies; None takes the user's.
             loaded: that actor, where the caller has loaded it already; None loads it.
             max_new_tokens: the most tokens of an answer, at least 1.
 
         Raises:
-            PolicyError: if the folder holds no whole policy, or one for another actor, block, template or embedder.
+            PolicyError: if there is no whole policy, or it is for another actor, block, template or embedder.
             ActorSpecError: if the actor cannot be loaded, or is an endpoint.
         """
         if actor.endpoint is not None:
@@ -100,14 +104,17 @@ class SwitchMemAgent:
                 f"`actor` must run in this process to be routed by its states, got the endpoint "
                 f"{actor.endpoint.base_url}, which shows none. Load the same model's weights."
             )
-        policy = Policy.load(policy_dir)
-        policy.check(
+        saved = Policy.from_pretrained(policy, revision=revision, token=token)
+        template = actor.load_template()
+        saved.check(
             actor=actor.fingerprint(),
-            layer=policy.card.layer,
-            template=template_fingerprint(actor.load_template()),
+            layer=saved.card.layer,
+            template=template_fingerprint(template),
             embedder=bank.embedder.name,
+            actor_name=actor.name,
+            template_name=template.name,
         )
-        return cls(policy, actor, loaded if loaded is not None else load_actor(actor), bank, max_new_tokens)
+        return cls(saved, actor, loaded if loaded is not None else load_actor(actor), bank, max_new_tokens)
 
     def act(
         self,

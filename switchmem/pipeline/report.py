@@ -72,14 +72,18 @@ def write_report(run: RunFolder, stages: Stages, pictures: int | None = None, me
     return path
 
 
-def finished(run: RunFolder) -> dict[str, Any]:
+def finished(run: RunFolder, command: str = "report") -> dict[str, Any]:
     """The results of a run.
+
+    Args:
+        run: after `test`.
+        command: which asks, for the message.
 
     Raises:
         RunError: if `test` has not finished in it.
     """
     if not run.results.is_file():
-        raise RunError(f"`report` must find {run.results}, got none. Run `test` with this config first.")
+        raise RunError(f"`{command}` must find {run.results}, got none. Run `test` with this config first.")
     try:
         return read_results(run.results)
     except ResultsError as error:

@@ -263,12 +263,15 @@ class Study:
         return Recipe(target, seed, self.router_stage(target, seed, ckpt_path), card)
 
     def identity(self, layer: int | tuple[int, ...]) -> dict[str, Any]:
-        """What a policy is bound to: actor, block, prompt template, embedder."""
+        """What a policy is bound to: actor, block, prompt template, embedder; and the names of the first and third."""
+        template = self.actor.load_template()
         return {
             "actor": self.actor_fingerprint,
             "layer": layer,
-            "template": template_fingerprint(self.actor.load_template()),
+            "template": template_fingerprint(template),
             "embedder": self.embedder.name,
+            "actor_name": self.actor.name,
+            "template_name": template.name,
         }
 
     def train(self, trainer: Trainer, module: RouterModule, ckpt_path: str | None = None) -> None:

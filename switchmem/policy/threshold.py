@@ -1,34 +1,23 @@
-"""From router scores to a choice: the frozen threshold, the policies to compare with, and the saved policy.
+"""From router scores to a choice: the frozen threshold, and the policies to compare with.
 
 Every offline policy is a choice between columns of scores that were measured once, so all functions here take the
 columns and return one score per step.
 
-Letters: `N` steps, `B` batch.
+Letters: `N` steps.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any, get_args
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from switchmem.memory.views import Condition
-from switchmem.router import Batch, PairwiseRouter, Target, router_inputs
-from switchmem.stages import check_files, digest_of, fingerprint, write_json
-
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Values = ArrayLike | torch.Tensor
 """A tensor on the CPU, an array or a list."""
-
-_FORMAT = "switchmem.policy/2"
-_ROUTER = ("model.safetensors", "config.json")
 
 
 class PolicyError(ValueError):
@@ -163,121 +152,3 @@ def _column(name: str, values: Values) -> Floats:
             "finite. Look for the steps whose states or scores are missing."
         )
     return column
-
-
-# --- the saved policy ---
-
-
-@dataclass(frozen=True)
-class PolicyCard:
-    """What a policy was made for; it decides nothing sensible for anything else.
-
-    Args:
-        actor: fingerprint of the actor whose states the router reads.
-        layer: decoder block of those states, from 0; of several, the states are averaged.
-        template: fingerprint of the prompt template.
-        embedder: name of the embedder of the candidates.
-        target: what the router learned.
-        seed: seed of its training.
-        image_rate: share of Image choices on the training steps in [0, 1]; transfer matches it.
-        n_pref: non-tied steps it was trained on.
-    """
-
-    actor: str
-    layer: int | tuple[int, ...]
-    template: str
-    embedder: str
-    target: Target = "dcoe"
-    seed: int = 0
-    image_rate: float = math.nan
-    n_pref: int = 0
-
-    @property
-    def blocks(self) -> tuple[int, ...]:
-        """The blocks whose states are averaged."""
-        return (self.layer,) if isinstance(self.layer, int) else self.layer
-
-
-@dataclass(frozen=True, eq=False)
-class Policy:
-    """A router with its frozen threshold.
-
-    Args:
-        router: the trained router.
-        threshold: tau.
-        card: what it was made for.
-    """
-
-    router: PairwiseRouter
-    threshold: float
-    card: PolicyCard
-
-    @torch.inference_mode()
-    def route(self, batch: Batch) -> tuple[list[Condition], torch.Tensor]:
-        """Choose the memory of each step.
-
-        Args:
-            batch: the inputs of `switchmem.router.router_inputs`, on the router's device.
-
-        Returns:
-            B conditions, each Image or Text, and the router scores r [B].
-        """
-        r = self.router.eval()(*router_inputs(batch, self.card.target))
-        chosen = choices(r.cpu(), self.threshold)
-        return [Condition.IMAGE if image else Condition.TEXT for image in chosen], r
-
-    def check(self, *, actor: str, layer: int | tuple[int, ...], template: str, embedder: str) -> None:
-        """Refuse to be used with another actor, block, template or embedder than in training.
-
-        Raises:
-            PolicyError: if one differs; all that do are named.
-        """
-        given = {"actor": actor, "layer": layer, "template": template, "embedder": embedder}
-        wrong = [f"`{k}` is {v!r}, trained with {getattr(self.card, k)!r}" for k, v in given.items()
-                 if getattr(self.card, k) != v]  # fmt: skip
-        if wrong:
-            raise PolicyError(
-                f"the policy must be used as it was trained, got: {'; '.join(wrong)}. "
-                "Use the actor's own policy, or train one for these settings."
-            )
-
-    def save(self, folder: str | Path) -> None:
-        """Write the router's files and `policy.json`, which comes last: with it the policy is complete."""
-        folder = Path(folder)
-        # an older threshold must never stand beside the new router
-        (folder / "policy.json").unlink(missing_ok=True)
-        self.router.save_pretrained(folder)
-        card = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in asdict(self.card).items()}
-        # JSON has no infinity, so it is kept as the text that `float` reads
-        threshold = self.threshold if math.isfinite(self.threshold) else str(self.threshold)
-        values = {"format": _FORMAT, "threshold": threshold, "card": card}
-        values["digests"] = {name: digest_of(folder / name) for name in _ROUTER}
-        write_json(folder / "policy.json", {**values, "digest": fingerprint(values)})
-
-    @classmethod
-    def load(cls, folder: str | Path) -> Policy:
-        """Inverse of `save`.
-
-        Raises:
-            PolicyError: if a file is missing, damaged, altered or of another format.
-        """
-        folder = Path(folder)
-        try:
-            values: dict[str, Any] = json.loads((folder / "policy.json").read_text(encoding="utf-8"))
-            if values["format"] != _FORMAT:
-                raise ValueError(f"format {values['format']!r} is not {_FORMAT!r}")
-            if values.pop("digest") != fingerprint(values):
-                raise ValueError("policy.json was altered")
-            check_files(folder, {name: values["digests"][name] for name in _ROUTER}, "")
-            card: dict[str, Any] = {k: v for k, v in values["card"].items() if v is not None}
-            if isinstance(card["layer"], list):
-                card["layer"] = tuple(card["layer"])
-            policy = cls(PairwiseRouter.from_pretrained(folder), float(values["threshold"]), PolicyCard(**card))
-            if policy.card.target not in get_args(Target) or math.isnan(policy.threshold):
-                raise ValueError(f"target {policy.card.target!r}, threshold {policy.threshold}")
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise PolicyError(
-                f"`folder` must hold a whole policy (policy.json, config.json, model.safetensors), got {folder}: "
-                f"{error}. Run `fit` again."
-            ) from error
-        return policy
