@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CORRIDOR: tuple[tuple[str, ...], ...] = (
     ("steps", "stages", "arguments", "resolved", "console", "ranks"),
     ("benchmarks",),
-    ("memory",),
+    ("memory", "envs"),
     ("prompts",),
     ("actors",),
     ("harvest",),
@@ -34,6 +34,7 @@ BESIDE = {"pocket_actor"}
 WITHOUT_LIGHTNING = {
     "steps",
     "benchmarks",
+    "envs",
     "memory",
     "prompts",
     "harvest",

@@ -1,0 +1,1 @@
+"""Online environments: an agent acts, and the screen answers. Importing this starts no browser."""

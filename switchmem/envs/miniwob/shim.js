@@ -1,0 +1,32 @@
+// What stands between the page and the phone's screen. It runs in a world of its own beside each page, with the browser's
+// real timers and out of the page's reach: they share the document and nothing else.
+(() => {
+  "use strict";
+  const phone = (globalThis.phone = {});
+
+  // Only the task is on the phone's screen. The app hides the reward panel and has a white ground; the blinking caret and
+  // moving styles would make two pictures of one state differ.
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(`
+    #reward-display, #click-canvas, #sync-task-cover { display: none !important }
+    html, body { background: #fff !important }
+    * { caret-color: transparent !important; animation: none !important; transition: none !important;
+        scroll-behavior: auto !important }
+    ::-webkit-scrollbar { display: none }`);
+  document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
+
+  // A touch becomes a click some time after it was sent. A tap has been dealt with when the mouse events that follow
+  // it have come, or when the page refused them.
+  let taps = 0;
+  addEventListener("mouseup", () => taps++, true);
+  addEventListener("touchend", (event) => setTimeout(() => event.defaultPrevented && taps++), { capture: true, passive: true });
+  const frame = () => new Promise((done) => requestAnimationFrame(done));
+  phone.back = () => {};
+  phone.taps = () => taps;
+  phone.settled = async (tapsBefore, milliseconds) => {
+    const end = performance.now() + milliseconds;
+    while (taps <= tapsBefore && performance.now() < end) await new Promise((done) => setTimeout(done, 4));
+    await frame();
+    await frame();
+  };
+})();
