@@ -1,14 +1,12 @@
 """Lossless PNG files from raw pixels, at a fraction of the time that a general encoder takes.
 
-A general encoder tries five filters on every row. Screenshots are flat areas, whose bytes repeat as they are: without a
-filter they compress at least as well as with one of the usual, each byte minus the one above it or to its left.
+A general encoder tries five filters on every row. Screenshots are flat areas and straight edges: with the one filter
+that takes from each byte the one above it, nearly all of a screen is zeros, and as small as with any other.
 """
 
 from __future__ import annotations
 
 import struct
-import zlib
-from collections.abc import Iterator
 
 import numpy as np
 from isal import isal_zlib
@@ -16,12 +14,12 @@ from numpy.typing import NDArray
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _RGB8 = b"\x08\x02\x00\x00\x00"  # 8 bits per sample, RGB, deflate, the five filters, not interlaced
-_NO_FILTER = 0
-_BLOCK = 128  # rows
+_UP = 2
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
-    return b"".join((struct.pack(">I", len(data)), kind, data, struct.pack(">I", zlib.crc32(data, zlib.crc32(kind)))))
+    checksum = isal_zlib.crc32(data, isal_zlib.crc32(kind))
+    return b"".join((struct.pack(">I", len(data)), kind, data, struct.pack(">I", checksum)))
 
 
 def encode_png(pixels: NDArray[np.uint8]) -> bytes:
@@ -39,17 +37,14 @@ def encode_png(pixels: NDArray[np.uint8]) -> bytes:
         raise ValueError(f"`pixels` must be uint8 of shape [height, width, 3], got {pixels.dtype} {pixels.shape}.")
     height, width, _ = pixels.shape
     header = _chunk(b"IHDR", struct.pack(">II", width, height) + _RGB8)
-    data = b"".join(_compressed(pixels.reshape(height, -1)))
+    data = isal_zlib.compress(_filtered(pixels.reshape(height, -1)), 1)
     return b"".join((_SIGNATURE, header, _chunk(b"IDAT", data), _chunk(b"IEND", b"")))
 
 
-def _compressed(rows: NDArray[np.uint8]) -> Iterator[bytes]:
-    """The zlib stream of the rows, each behind its filter's number, in blocks that stay in the processor's cache."""
-    stream = isal_zlib.compressobj(level=1)
-    buffer = np.empty((_BLOCK, 1 + rows.shape[1]), np.uint8)
-    buffer[:, 0] = _NO_FILTER
-    for start in range(0, len(rows), _BLOCK):
-        block = rows[start : start + _BLOCK]
-        buffer[: len(block), 1:] = block
-        yield stream.compress(buffer[: len(block)])
-    yield stream.flush()
+def _filtered(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The rows, each behind its filter's number, and less the row above it, modulo 256."""
+    filtered = np.empty((len(rows), 1 + rows.shape[1]), np.uint8)
+    filtered[:, 0] = _UP
+    filtered[0, 1:] = rows[0]  # above the first there are zeros
+    np.subtract(rows[1:], rows[:-1], out=filtered[1:, 1:])
+    return filtered

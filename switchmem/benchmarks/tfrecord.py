@@ -20,9 +20,10 @@ from google.protobuf.message import DecodeError
 from isal import igzip_lib
 from numpy.typing import NDArray
 
+from switchmem.benchmarks.wire import cut_value
 from switchmem.steps import RecordError
 
-Feature: TypeAlias = list[bytes] | NDArray[np.float32] | NDArray[np.int64]
+Feature: TypeAlias = list[bytes] | NDArray[np.float32] | NDArray[np.int64] | NDArray[np.uint8]
 
 MAX_RECORD = 1 << 25
 """Bytes of the longest record that is read. A raw 4K screenshot has 25 million; a damaged length can claim 2**64."""
@@ -31,9 +32,10 @@ _DAMAGE: tuple[type[Exception], ...] = (RecordError, EOFError, cast(Any, igzip_l
 _HEADER = struct.Struct("<QI")
 _CHECKSUM = struct.Struct("<I")
 BUFFER = 1 << 18  # bytes per read
+_PIECE = 3 << 17  # of a payload; what is inflated in one go and copied while it is in the processor's cache
 
 
-def masked_crc32c(data: bytes) -> int:
+def masked_crc32c(data: bytes | NDArray[np.uint8]) -> int:
     """The checksum as TFRecord stores it: CRC-32C, rotated by 15 bits plus a constant, in [0, 2**32).
 
     >>> hex(masked_crc32c(b""))
@@ -102,7 +104,23 @@ def _skip(file: _Content, count: int) -> bool:
     return True
 
 
-def _frame(file: _Content) -> tuple[bytes, str] | None:
+def _payload(file: _Content, length: int) -> NDArray[np.uint8]:
+    """The next `length` bytes, fewer at the end only.
+
+    Pieces go into one array: an inflater that gives megabytes at once grows its result step by step, and a join holds
+    them twice; either asks the system for fresh memory at every record.
+    """
+    data, done = np.empty(length, np.uint8), 0
+    while done < length:
+        piece = file.read(min(_PIECE, length - done))
+        if not piece:
+            break
+        data[done : done + len(piece)] = np.frombuffer(piece, np.uint8)
+        done += len(piece)
+    return data[:done]
+
+
+def _frame(file: _Content) -> tuple[NDArray[np.uint8], str] | None:
     """The next payload and what is wrong with it, or ""; None at the end of the file.
 
     Raises:
@@ -119,8 +137,8 @@ def _frame(file: _Content) -> tuple[bytes, str] | None:
     if length > MAX_RECORD:
         if not _skip(file, length + _CHECKSUM.size):
             raise RecordError(f"a record claims {length} bytes, which leaves the file")
-        return b"", f"the record must have at most {MAX_RECORD} bytes, got {length}"
-    payload = file.read(length)
+        return np.empty(0, np.uint8), f"the record must have at most {MAX_RECORD} bytes, got {length}"
+    payload = _payload(file, length)
     footer = file.read(_CHECKSUM.size)
     if len(payload) + len(footer) < length + _CHECKSUM.size:
         raise RecordError(f"the file ends inside a record ({len(payload)} of {length} bytes)")
@@ -128,7 +146,9 @@ def _frame(file: _Content) -> tuple[bytes, str] | None:
     return payload, "" if whole else "the checksum of the record is wrong"
 
 
-def read_records(file: str | Path | BinaryIO, on_damage: Callable[[int, str], None]) -> Iterator[tuple[int, bytes]]:
+def read_records(
+    file: str | Path | BinaryIO, on_damage: Callable[[int, str], None]
+) -> Iterator[tuple[int, memoryview]]:
     """Payloads of a TFRecord file, gzipped or plain, one in memory at a time.
 
     Args:
@@ -137,7 +157,7 @@ def read_records(file: str | Path | BinaryIO, on_damage: Callable[[int, str], No
             after a damaged payload are still read; after a cut or a damaged length nothing more can be.
 
     Yields:
-        ``(number, payload)``, numbered from 0.
+        ``(number, payload)``, numbered from 0; the payload cannot be written to.
     """
     number = 0
     with ExitStack() as stack:
@@ -155,12 +175,12 @@ def read_records(file: str | Path | BinaryIO, on_damage: Callable[[int, str], No
             if damage:
                 on_damage(number, f"{damage}. Fetch the file again.")
             else:
-                yield number, payload
+                yield number, payload.data.toreadonly()
             number += 1
 
 
-def _example_type() -> Any:
-    """The message class of `tf.train.Example`, from its published schema.
+def _message_types() -> tuple[Any, Any]:
+    """The message classes of `tf.train.Example` and `tf.train.Features`, from their published schema.
 
     It is built here, in a pool of its own: a generated module would pin a version of protobuf, and TensorFlow or
     another reader in the same process may have registered its own.
@@ -188,30 +208,50 @@ def _example_type() -> Any:
     body.type_name = ".tensorflow.Features"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tensorflow.Example"))
+    names = ("tensorflow.Example", "tensorflow.Features")
+    whole, inner = (message_factory.GetMessageClass(pool.FindMessageTypeByName(name)) for name in names)
+    return whole, inner
 
 
-_Example = _example_type()
+_Example, _Features = _message_types()
 
 
-def parse_example(payload: bytes) -> dict[str, Feature]:
+def parse_example(payload: bytes | memoryview, large: str = "") -> dict[str, Feature]:
     """Features of a serialised `tf.train.Example` by name.
 
+    Args:
+        payload: the message.
+        large: name of a feature whose one value is long, such as a picture. It is not copied where the message is laid
+            out as all known writers do it, and comes as a list as any other where it is not.
+
     Returns:
-        A list of bytes, a float32 array or an int64 array per feature, each of its stored length. A feature without a
-        kind says nothing and is left out, as an absent one.
+        A list of bytes, a float32 array or an int64 array per feature, each of its stored length; for `large` a uint8
+        array over the payload's own memory. A feature without a kind says nothing and is left out, as an absent one.
 
     Raises:
         RecordError: if the bytes are not such a message.
     """
+    cut = cut_value(payload, large) if large else None
+    if cut is None:
+        return _features(_parsed(_Example, payload, len(payload)).features)
+    value, rest = cut
+    features = _features(_parsed(_Features, rest, len(payload)))
+    if large in features:  # it is there twice, and the last counts
+        return parse_example(payload)
+    features[large] = np.frombuffer(value, np.uint8)
+    return features
+
+
+def _parsed(kind: Any, data: bytes | memoryview, size: int) -> Any:
     try:
-        message = _Example.FromString(payload)
+        return kind.FromString(data)
     except DecodeError as error:
-        raise RecordError(
-            f"a record must be a serialised tf.train.Example, got {len(payload)} bytes: {error}."
-        ) from error
+        raise RecordError(f"a record must be a serialised tf.train.Example, got {size} bytes: {error}.") from error
+
+
+def _features(message: Any) -> dict[str, Feature]:
     features: dict[str, Feature] = {}
-    for name, feature in message.features.feature.items():
+    for name, feature in message.feature.items():
         kind = feature.WhichOneof("kind")
         if kind == "bytes_list":
             features[name] = list(feature.bytes_list.value)

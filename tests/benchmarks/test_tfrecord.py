@@ -25,7 +25,7 @@ FEATURES = st.one_of(
 def read(path):
     """Payloads and damage of a file."""
     damage = []
-    return [payload for _, payload in read_records(path, lambda *what: damage.append(what))], damage
+    return [bytes(payload) for _, payload in read_records(path, lambda *what: damage.append(what))], damage
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ CATEGORIES = ("general", "google_apps", "install", "single", "web_shopping")
 
 _SHARD = re.compile(r"(?:.*/)?[^/]*-\d{5}-of-\d{5}(?:\.tfrecord)?(?:\.gz)?")
 _ENDS = frozenset({ActionType.COMPLETE, ActionType.IMPOSSIBLE})
+_PICTURE = "image/encoded"
 _EDGE = 0.02  # a finger may leave the screen by this much; it is set back to the edge
 
 
@@ -103,15 +105,17 @@ def _action(features: Mapping[str, Feature]) -> Action:
 def _pixels(features: Mapping[str, Feature]) -> NDArray[np.uint8]:
     """The screenshot, [height, width, 3]."""
     height, width, channels = (_int(features, f"image/{side}") for side in ("height", "width", "channels"))
-    pixels = features.get("image/encoded")
-    if not isinstance(pixels, list) or not pixels:
-        raise _missing("image/encoded")
-    if channels != 3 or min(height, width) < 1 or len(pixels[0]) != height * width * channels:
+    pixels = features.get(_PICTURE)
+    if isinstance(pixels, list) and pixels:
+        pixels = np.frombuffer(pixels[0], np.uint8)
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8:
+        raise _missing(_PICTURE)
+    if channels != 3 or min(height, width) < 1 or len(pixels) != height * width * channels:
         raise RecordError(
-            "`image/encoded` must hold height x width x 3 raw bytes (no PNG, whatever the name says), "
-            f"got {len(pixels[0])} bytes for {height} x {width} x {channels}."
+            f"`{_PICTURE}` must hold height x width x 3 raw bytes (no PNG, whatever the name says), "
+            f"got {len(pixels)} bytes for {height} x {width} x {channels}."
         )
-    return np.frombuffer(pixels[0], np.uint8).reshape(height, width, channels)
+    return cast(NDArray[np.uint8], pixels).reshape(height, width, channels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +288,7 @@ class AitwReader:
                 report.read += 1
                 features: dict[str, Feature] = {}
                 try:
-                    features = parse_example(payload)
+                    features = parse_example(payload, _PICTURE)
                     yield _record(features, category)
                 except RecordError as error:
                     report.add(_name(features, f"{place}{number}"), str(error))
