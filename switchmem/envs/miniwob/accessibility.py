@@ -117,7 +117,7 @@ def _dump(ax: Mapping[str, Any], layout: _Layout, geometry: Geometry) -> Node | 
     clickable = role in _CLICKABLE or layout.is_clickable(document_node)
     flags = {
         "clickable": clickable and not properties.get("disabled"),
-        "checked": properties.get("checked") in (True, "true") or bool(properties.get("selected")),
+        "checked": any(properties.get(name) in (True, "true") for name in ("checked", "selected", "pressed")),
         "scrollable": layout.scrolls(document_node),
         "password": layout.is_password(document_node),
     }

@@ -19,7 +19,7 @@ from switchmem.envs.miniwob.geometry import PAGE_HEIGHT, PAGE_WIDTH, SCALE
 START = "2023-10-15T15:34:00Z"
 """The clock of AndroidWorld's phone when a task begins."""
 _BEFORE_START = "2023-10-15T15:33:00Z"  # the clock is installed earlier, as it can only be stopped in the future
-SHIM = Path(__file__).with_name("shim.js").read_text(encoding="utf-8")
+_BESIDE = "\n".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("shim.js", "picker.js"))
 _WORLD = "phone"
 TAP_MS = 400  # the longest wait for the mouse events that follow a touch; taps on nothing send them too
 HOLD_MS = 1000  # AndroidWorld's long press
@@ -111,7 +111,7 @@ class TaskPage:
         await session.send("Page.enable")
         self._frame = (await session.send("Page.getFrameTree"))["frameTree"]["frame"]["id"]
         await session.send("Runtime.enable")
-        await session.send("Page.addScriptToEvaluateOnNewDocument", {"source": SHIM, "worldName": _WORLD})
+        await session.send("Page.addScriptToEvaluateOnNewDocument", {"source": _BESIDE, "worldName": _WORLD})
         # Pictures taken in a session have the size that the same session asks for.
         metrics = {"width": PAGE_WIDTH, "height": PAGE_HEIGHT, "deviceScaleFactor": SCALE, "mobile": False}
         await session.send("Emulation.setDeviceMetricsOverride", metrics)

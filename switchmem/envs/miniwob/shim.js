@@ -21,7 +21,6 @@
   addEventListener("mouseup", () => taps++, true);
   addEventListener("touchend", (event) => setTimeout(() => event.defaultPrevented && taps++), { capture: true, passive: true });
   const frame = () => new Promise((done) => requestAnimationFrame(done));
-  phone.back = () => {};
   phone.taps = () => taps;
   phone.settled = async (tapsBefore, milliseconds) => {
     const end = performance.now() + milliseconds;
