@@ -20,6 +20,8 @@ from switchmem.memory.views import Condition
 
 WIDTH, DEPTH = 24, 4
 WORLD = {"apps": 2, "test_apps": 2, "goals": 2, "episodes": 3, "bank_episodes": 2}
+SECONDS = {Condition.NONE: 0.125, Condition.TEXT: 0.5, Condition.IMAGE: 2.0, Condition.BOTH: 2.5}
+"""What the rest of each prompt is said to take, behind a quarter of a second of prefix."""
 FLAGS = [f"--data.init_args.{name}={value}" for name, value in WORLD.items()]
 
 
@@ -72,7 +74,12 @@ class FakeActor:
             for condition in conditions
         }
         shifted = {c: s for c, s in states.items() if c is not Condition.NONE}
-        return Observation(step_id, states[Condition.NONE], shifted, answers, {}, 0.0)
+        spent = {
+            "prefix": 0.25,
+            "prompt": {c.value: SECONDS[c] for c in question.prompts},
+            "answer": {c.value: 0.125 for c in conditions},
+        }
+        return Observation(step_id, states[Condition.NONE], shifted, answers, {}, 0.0, facts={"spent": spent})
 
     @staticmethod
     def _state(step_id, condition, image_helps, layers):

@@ -28,6 +28,7 @@ from switchmem.actors.delta_rule import own_rules
 from switchmem.actors.endings import Ending
 from switchmem.actors.parting import parting
 from switchmem.actors.rows import ImageTable, TokenRow
+from switchmem.actors.spending import now
 
 
 @dataclass(frozen=True)
@@ -195,11 +196,13 @@ class PrefixEngine:
         """What the vision tower made of the wanted pictures, in that order; it runs for new ones alone."""
         new = [image for image in dict.fromkeys(wanted) if image not in images.seen]
         for part in consecutive([len(images.pixels[image]) for image in new], PATCHES):
-            group = new[part]
+            group, started = new[part], now(self.device)
             pixels = torch.cat([images.pixels[image] for image in group]).to(self.device)
             seen = self.architecture.see(pixels, images.grids[group].to(self.device))
             images.seen.update(zip(group, seen, strict=True))
+            seconds = (now(self.device) - started) / len(pixels)
             for image in group:  # patches take more memory than what was seen in them
+                images.seconds[image] = seconds * len(images.pixels[image])
                 images.pixels[image] = images.pixels[image].new_empty(0)
         return [images.seen[image] for image in wanted]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -42,6 +42,8 @@ class Observation:
         new_tokens: by sampled condition the K numbers of tokens that were drawn, end tokens included.
         seconds: wall time per step of the batch in which the step was observed.
         prompt_tokens: by condition the tokens of its prompt, visual ones included; empty where they are not known.
+        facts: what else is told of the step, as plain JSON values: "spent", its part of the batch's time, where that
+            was measured; see `switchmem.actors.spending.Spent`.
     """
 
     step_id: str
@@ -51,6 +53,7 @@ class Observation:
     new_tokens: dict[Condition, list[int]]
     seconds: float
     prompt_tokens: dict[Condition, int] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 class Actor(Protocol):

@@ -17,11 +17,13 @@ class ImageTable:
         pixels: per picture ``[patches, values]``, as the image processor makes them.
         grids: ``[n, 3]`` int64: frames, rows and columns of patches of each picture.
         seen: what the vision tower made of them so far, by index; see `Architecture.see`.
+        seconds: what that took, by index.
     """
 
     pixels: list[Tensor]
     grids: Tensor
     seen: dict[int, ModelOutput] = field(default_factory=dict)
+    seconds: dict[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from switchmem.actors.engine import PrefixEngine
 from switchmem.actors.protocol import ActorError, Observation, StepPrompts
 from switchmem.actors.rows import ImageTable, TokenRow, shared_length
 from switchmem.actors.sampling import Sampling, noise_key
+from switchmem.actors.spending import Spending, Spent
 from switchmem.memory.views import Condition
 from switchmem.prompts import DEFAULT, PromptError, PromptTemplate
 
@@ -184,7 +185,9 @@ class VLMActor:
         """`observe` for steps that run together."""
         started = time.perf_counter()
         lengths = [shared_length(list(prompts.values())) for prompts in rows]
+        spending = Spending(rows, lengths, table, self.engine.device)
         prefixes = self.engine.prefill([prompts[Condition.NONE] for prompts in rows], lengths, table)
+        spending.prefixes()
         states: list[dict[Condition, Tensor]] = [{} for _ in batch]
         sampled: list[tuple[int, Condition]] = []
         open_: list[Extension] = []
@@ -197,10 +200,15 @@ class VLMActor:
                 if condition in conditions:
                     sampled += [(b, condition) for b in members]
                     open_.append(extension)
+            spending.prompts(condition, steps)
         answers = self._sample(batch, sampled, open_, sampling)
+        spending.answers(answers)
         seconds = (time.perf_counter() - started) / len(batch)
         sizes = [{condition: len(row) for condition, row in prompts.items()} for prompts in rows]
-        return [self._observation(s.step_id, states[b], answers[b], seconds, sizes[b]) for b, s in enumerate(batch)]
+        return [
+            self._observation(s.step_id, states[b], answers[b], seconds, sizes[b], spending.of(b))
+            for b, s in enumerate(batch)
+        ]
 
     def _check_frozen(self) -> None:
         """Refuse a model that somebody has put back into training mode, or parts of it.
@@ -269,6 +277,7 @@ class VLMActor:
         answers: dict[Condition, list[list[int]]],
         seconds: float,
         prompt_tokens: dict[Condition, int],
+        spent: Spent,
     ) -> Observation:
         return Observation(
             step_id=step_id,
@@ -278,6 +287,7 @@ class VLMActor:
             new_tokens={condition: [len(tokens) for tokens in drawn] for condition, drawn in answers.items()},
             seconds=seconds,
             prompt_tokens=prompt_tokens,
+            facts={"spent": spent},
         )
 
     def text(self, tokens: Sequence[int]) -> str:

@@ -141,6 +141,20 @@ def behaviour_table(results: Results) -> Element:
     return table(columns, rows, "Routing along trajectories")
 
 
+def latency_table(results: Results) -> Element:
+    """Seconds per step."""
+    columns = ("policy", "mean, s", "median, s", "95th percentile, s", "over Image")
+    rows = (
+        (None, [name, *(f"{row[part]:.4g}" for part in ("mean", "median", "p95")), _ratio(row["ratio"])])
+        for name, row in results["latency"]["policies"].items()
+    )
+    return table(columns, rows, "Seconds per step")
+
+
+def _ratio(value: float | None) -> str:
+    return UNDEFINED if value is None else f"{value:.3f}"
+
+
 def provenance_list(results: Results) -> Element:
     """Machine, code and actor."""
     return node("dl", (child for name, value in _facts(results["provenance"]) for child in _pair(name, value)))

@@ -46,11 +46,16 @@ def tick_map(figure, axis):
     return line_through([(float(t[axis]) + offset, float(t["text"].replace("−", "-"))) for t in side])
 
 
+def seconds_of(**means):
+    rows = {name: {"mean": mean, "median": mean, "p95": 2 * mean, "ratio": None} for name, mean in means.items()}
+    return {"measure": "throughput", "rule": "Seconds of throughput.", "router_seconds": 0.001, "policies": rows}
+
+
 def test_each_question_has_its_figure(results):
     names = [figure.name for figure in all_figures(results)]
     assert names == ["policies", "frontier", "ablation", "win_rates", "layers", "context"]
     assert [f.name for f in all_figures(routerless_of())] == ["policies", "win_rates"]
-    assert [f.name for f in all_figures({**results, "latency": {"text": 1.0}})][-1] == "latency"
+    assert [f.name for f in all_figures({**results, "latency": seconds_of(text=1.0)})][-1] == "latency"
 
 
 def test_bars_are_as_long_as_the_scores(results):
@@ -131,18 +136,20 @@ def test_layers_show_every_defined_auroc(results):
 
 
 def test_latency_shows_the_measured_policies_alone(results):
-    figure = latency({**results, "latency": {"text": 1.25, "image": 1.5, "switchmem": 1.75, "unknown": 9.0}})
+    figure = latency({**results, "latency": seconds_of(text=1.25, image=1.5, switchmem=1.75, unknown=9.0)})
     x, y = tick_map(figure, "x"), tick_map(figure, "y")
     dots = found(figure, "circle")
     assert len(dots) == 3
     for drawn, (name, seconds) in zip(dots, {"text": 1.25, "image": 1.5, "switchmem": 1.75}.items(), strict=True):
         assert x(float(drawn["cx"])) == pytest.approx(seconds, abs=0.02)
         assert y(float(drawn["cy"])) == pytest.approx(results["policies"][name]["score"], abs=0.5)
+    assert "throughput" in figure.caption
     assert latency(results) is None
+    assert latency({**results, "latency": {"measure": "unknown", "rule": "", "policies": {}}}) is None
 
 
 def test_drawings_are_well_formed_and_say_what_they_show(results):
-    for figure in all_figures({**results, "latency": {"text": 1.25, "image": 1.5}}):
+    for figure in all_figures({**results, "latency": seconds_of(text=1.25, image=1.5)}):
         whole = tostring(figure.drawing, encoding="unicode")
         assert fromstring(whole) is not None and not re.search(r"\b(nan|inf)\b", whole)
         assert figure.caption and figure.title and len(figure.drawing.get("aria-label")) > 20

@@ -132,6 +132,13 @@ def test_the_policy_table_is_the_evaluations(results, page):
     assert "4,321" in page.visible and "3 none" in page.visible
 
 
+def test_seconds_are_tabled_where_they_are_known(results):
+    row = {"mean": 1.25, "median": 1.0, "p95": 2.5, "ratio": 1.125}
+    latency = {"measure": "throughput", "rule": "", "router_seconds": 0.0, "policies": {"switchmem": row}}
+    page = Page(render({**results, "latency": latency}, Browser([], {}, [], {}, [])))
+    assert cells(page, "Seconds per step")[1:] == [["switchmem", "1.25", "1", "2.5", "1.125"]]
+
+
 def test_seeds_and_behaviour_are_tabled(results, page):
     seeds = cells(page, "Each router seed")[1:]
     assert [(row[0], int(row[1])) for row in seeds] == [(r["policy"], r["seed"]) for r in results["per_seed"]]
