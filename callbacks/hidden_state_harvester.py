@@ -6,11 +6,12 @@ import dataclasses
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.utilities.exceptions import SIGTERMException
+from torch import Tensor
 
 from switchmem.benchmarks import Benchmark, get_benchmark
 from switchmem.benchmarks.store import shard
@@ -112,10 +113,11 @@ class HiddenStateHarvester(Callback):
             raise HarvestError(
                 f"`predict_step` must return one observation per step, got {len(outputs)} for {len(batch)} steps."
             )
-        module = _as_frozen(pl_module)
-        for item, observed, embeddings in zip(batch, outputs, self._vectors(batch), strict=True):
+        embeds = getattr(pl_module, "embeds", True)  # a baseline's harvest is for no router
+        vectors: Sequence[Mapping[str, Tensor]] = self._vectors(batch) if embeds else [{}] * len(batch)
+        for item, observed, embeddings in zip(batch, outputs, vectors, strict=True):
             benchmark = self._benchmark(item.step.benchmark)
-            record = make_record(item, observed, module.grammar, benchmark, embeddings)
+            record = make_record(item, observed, reader_of(pl_module, item), benchmark, embeddings)
             self._writer.append(record)
             self._progress.unparsable += sum(r is not None for reasons in record.reasons.values() for r in reasons)
         self._progress.advance(len(batch))
@@ -232,6 +234,13 @@ def plan_of(trainer: Trainer) -> HarvestPlan:
             "Pass `datamodule=` to `Trainer.predict` after `select` was called on it."
         )
     return plan
+
+
+def reader_of(module: Any, item: StepWithMemory) -> Reader:
+    """What reads the answers to a step: the module's own reader of that step where it has one, else its grammar."""
+    make = getattr(module, "reader", None)
+    reader: Reader = module.grammar if make is None else make(item)
+    return reader
 
 
 def _as_frozen(module: Any) -> FrozenModule:

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 from data_modules.features import RouterFeatures, SeededBatches, split_by_trajectory
 from data_modules.pairs import HarvestStream, Pairs, load_pairs, make_pairs, part_bank
 from data_modules.parts import BANKS, REPORT, Part, PartSteps, load_report, open_part, stores_of, write_parts
+from data_modules.surroundings import PartSurroundings
 from switchmem.benchmarks.base import DataError, DataReport
 from switchmem.benchmarks.store import StepStore
 from switchmem.console import progress
@@ -264,6 +265,24 @@ class StepsDataModule(LightningDataModule):
     def pairs(self, part: str) -> Pairs:
         """Which demonstration each query of a prepared part gets."""
         return load_pairs(self.memory_stage(part))
+
+    def surroundings(self, part: str) -> PartSurroundings:
+        """What the baselines may see around the queries of a prepared part: no more than retrieval may give them.
+
+        Raises:
+            DataError: if the part has no steps.
+            EmbeddingError: if the embeddings are not finished, or damaged.
+        """
+        steps = self.part(BANKS[part])
+        return PartSurroundings(
+            self.part(part),
+            part_bank(steps, self.embeddings(part), self.bank_fraction),
+            steps,
+            self.embedder,
+            part in self.same_category,
+            lambda queries, bank: self.allowed(part, queries, bank),
+            self.own_trajectory,
+        )
 
     def data_report(self) -> DataReport:
         """What was left out, by id, in everything that is prepared so far."""

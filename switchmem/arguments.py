@@ -21,7 +21,7 @@ CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 """The project's own configs."""
 
 CONFIG_FLAGS = ("--config", "-c")
-GROUPS = ("trainer", "actor", "memory", "sampling", "study", "run")
+GROUPS = ("trainer", "actor", "memory", "sampling", "study", "baselines", "run")
 """Sections that take a file of their own: ``--trainer cpu.yaml`` is looked up in ``configs/trainer/``."""
 
 SUFFIXES = (".yaml", ".yml", ".json")

@@ -44,7 +44,7 @@ from switchmem.ranks import end_with_launcher, forget_launcher, mark_launcher
 from switchmem.resolved import differing, ignored_by_test, router_settings
 from switchmem.router import Target
 from switchmem.runs import RunError, RunFolder, release_folders
-from switchmem.settings import MemorySettings, RunSettings, StudySettings
+from switchmem.settings import BaselineSettings, MemorySettings, RunSettings, StudySettings
 from switchmem.stages import FULL, UNWRITABLE, Stages, unwritable
 
 SECTIONS: dict[str, type] = {
@@ -52,6 +52,7 @@ SECTIONS: dict[str, type] = {
     "memory": MemorySettings,
     "sampling": Sampling,
     "study": StudySettings,
+    "baselines": BaselineSettings,
     "run": RunSettings,
 }
 # `switchmem` stands below `callbacks`, so these are found by name when a run starts, as class paths of a config are.
@@ -378,6 +379,7 @@ class SwitchMemCLI(LightningCLI):
             self.run_folder,
             self.stages,
             workshop,
+            section.baselines,
         )
         self.provenance: dict[str, Any] = {}
         self._write_provenance()

@@ -12,6 +12,7 @@ from switchmem.benchmarks import DataError
 from switchmem.harvest import HarvestError
 from switchmem.learner import LearnerError
 from switchmem.memory.bank import BankError
+from switchmem.memory.baseline import BaselineError
 from switchmem.memory.budget import BudgetError
 from switchmem.memory.embedder import EmbedderError
 from switchmem.memory.retrieval import RetrievalError
@@ -29,6 +30,7 @@ EXPECTED = (
     ActorSpecError,
     ArgumentsError,
     BankError,
+    BaselineError,
     BudgetError,
     DataError,
     EmbedderError,

@@ -8,7 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from switchmem.actors.spec import ActorSpec
+from switchmem.memory.baseline import Baseline
 from switchmem.memory.embedder import Embedder, HashingEmbedder, SentenceTransformerEmbedder
+from switchmem.memory.rag_gui import RagGui
 from switchmem.router import Target
 
 ThresholdRule = Literal["utility", "zero", "match_rate"]
@@ -122,6 +125,52 @@ class StudySettings:
             raise SettingsError(f"`study.bank_fraction` must be in (0, 1], got {self.bank_fraction}. 1 takes all.")
         if not self.worth > 0.0:
             raise SettingsError(f"`study.worth` must be > 0, got {self.worth}. It is in points of score, of 100.")
+
+
+BaselineName = Literal["rag_gui"]
+"""The memory baselines; each is a section of `BaselineSettings`."""
+
+WriterName = Literal["actor", "template", "model"]
+"""Who writes what a baseline lets a model write."""
+
+
+@dataclass
+class BaselineSettings:
+    """Which memory baselines `test` scores beside the fixed conditions, and who writes for them.
+
+    Args:
+        names: the baselines; none by default. Each is one more pass of the actor over the test part.
+        writer: "actor" is the run's own actor; "template" fills the same fields from the record by rule, without a
+            model and without a call; "model" is the one below.
+        model: another actor that writes, for the writer "model"; None otherwise.
+        writer_batch: calls that the writer answers together, at least 1.
+        rag_gui: settings of RAG-GUI.
+
+    Raises:
+        SettingsError: if a rule above is broken.
+    """
+
+    names: list[BaselineName] = field(default_factory=list)
+    writer: WriterName = "actor"
+    model: ActorSpec | None = None
+    writer_batch: int = 8
+    rag_gui: RagGui = field(default_factory=RagGui)
+
+    def __post_init__(self) -> None:
+        if len(set(self.names)) != len(self.names):
+            raise SettingsError(f"`baselines.names` must not repeat a name, got {self.names}.")
+        if (self.writer == "model") != (self.model is not None):
+            raise SettingsError(
+                f"`baselines.model` must be given with the writer 'model', and only then, got writer {self.writer!r} "
+                f"and {'no model' if self.model is None else self.model.model!r}. Change one of them."
+            )
+        if self.writer_batch < 1:
+            raise SettingsError(f"`baselines.writer_batch` must be at least 1, got {self.writer_batch}.")
+
+    def chosen(self) -> list[Baseline]:
+        """The baselines that are asked for, in the order of their names."""
+        found: list[Baseline] = [getattr(self, name) for name in self.names]
+        return found
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """One score matrix, policies as column choices, and how sure their differences are: pure functions of arrays."""
 
 from switchmem.evaluation.analyses import StepFacts, routing_analyses
+from switchmem.evaluation.baselines import BASELINE_COLUMNS, baseline_rows, baseline_text
 from switchmem.evaluation.behaviour import Behaviour, routing_behaviour
 from switchmem.evaluation.context import ContextShift, context_groups, context_shifts, density_quartiles
 from switchmem.evaluation.frontier import Frontier, budget_frontier
@@ -28,6 +29,7 @@ from switchmem.evaluation.statistics import (
 )
 
 __all__ = [
+    "BASELINE_COLUMNS",
     "Behaviour",
     "ContextShift",
     "Frontier",
@@ -40,6 +42,8 @@ __all__ = [
     "StatisticsError",
     "StepFacts",
     "WinRates",
+    "baseline_rows",
+    "baseline_text",
     "budget_frontier",
     "build_results",
     "cluster_bootstrap",

@@ -26,6 +26,9 @@ from switchmem.router import Target
 Floats = NDArray[np.float64]
 Values = ArrayLike | torch.Tensor
 
+BASELINE = "baseline_"
+"""Opens the name of a memory baseline's column in a saved matrix."""
+
 
 class MatrixError(ValueError):
     """Scores or router scores do not cover the steps exactly once; the message names what is wrong."""
@@ -38,6 +41,8 @@ class ScoreMatrix:
         step_ids: [N], without repeats.
         trajectories: [N], trajectory of each step.
         scores: condition -> [N] scores in [0, 1]; Text and Image are needed, None and Both may be left out.
+        baselines: name -> [N] scores in [0, 1] under a memory baseline. They are no fixed condition: neither the best
+            one nor the oracle looks at them.
 
     Raises:
         MatrixError: if an id repeats, a column is missing or of another length, or a score is NaN or outside [0, 1].
@@ -48,14 +53,19 @@ class ScoreMatrix:
     """
 
     def __init__(
-        self, step_ids: Sequence[str], trajectories: Sequence[str], scores: Mapping[Condition | str, Values]
+        self,
+        step_ids: Sequence[str],
+        trajectories: Sequence[str],
+        scores: Mapping[Condition | str, Values],
+        baselines: Mapping[str, Values] | None = None,
     ) -> None:
         self.step_ids = tuple(step_ids)
         self.trajectories = tuple(trajectories)
         columns = {Condition(condition): column for condition, column in scores.items()}
         self.conditions = tuple(condition for condition in Condition if condition in columns)
         self._check_ids()
-        self._columns = {c: self._checked(c, columns[c]) for c in self.conditions}
+        self._columns = {c: self._checked(c.value, columns[c]) for c in self.conditions}
+        self.baselines = {name: self._checked(name, column) for name, column in (baselines or {}).items()}
 
     def _check_ids(self) -> None:
         count = len(self.step_ids)
@@ -74,14 +84,14 @@ class ScoreMatrix:
                 f"`scores` must hold text and image, got none for {', '.join(missing)}. Run that condition."
             )
 
-    def _checked(self, condition: Condition, column: Values) -> Floats:
+    def _checked(self, condition: str, column: Values) -> Floats:
         array = np.asarray(column, dtype=np.float64)
         if array.shape != (len(self.step_ids),):
-            raise MatrixError(f"`scores` of {condition.value} must be [{len(self.step_ids)}], got {list(array.shape)}.")
+            raise MatrixError(f"`scores` of {condition} must be [{len(self.step_ids)}], got {list(array.shape)}.")
         bad = np.flatnonzero(~((array >= 0.0) & (array <= 1.0)))
         if len(bad):
             raise MatrixError(
-                f"`scores` of {condition.value} must lie in [0, 1], got {array[bad[0]]} for "
+                f"`scores` of {condition} must lie in [0, 1], got {array[bad[0]]} for "
                 f"{self.step_ids[bad[0]]}, and {len(bad)} such steps in all. An answer that cannot be parsed scores 0; "
                 "a missing score is no score."
             )
@@ -124,6 +134,7 @@ class ScoreMatrix:
         path = Path(path)
         table = {"step_id": list(self.step_ids), "trajectory": list(self.trajectories)}
         columns = {c.value: self.column(c) for c in self.conditions}
+        columns |= {f"{BASELINE}{name}": column for name, column in self.baselines.items()}
         columns |= {f"r_{routing.target}_{routing.seed}": routing.aligned(self) for routing in routings}
         partial = path.with_name(f"{path.name}.part")
         pq.write_table(pa.table({**table, **columns, **(extra or {})}), partial)
@@ -144,7 +155,13 @@ class ScoreMatrix:
             raise MatrixError(
                 f"`path` must be a whole scores.parquet, got {path}: {error}. Run `test` again."
             ) from error
-        return cls(ids, trajectories, {name: table.column(name).to_numpy() for name in names})
+        baselines = [name for name in table.column_names if name.startswith(BASELINE)]
+        return cls(
+            ids,
+            trajectories,
+            {name: table.column(name).to_numpy() for name in names},
+            {name.removeprefix(BASELINE): table.column(name).to_numpy() for name in baselines},
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ def build_results(
     notes: Sequence[str] = (),
     facts: StepFacts | None = None,
     random_rate: float | None = None,
+    baselines: Mapping[str, Mapping[str, Any]] | None = None,
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> dict[str, Any]:
@@ -74,6 +75,7 @@ def build_results(
         notes: sentences that must be read with the numbers ("synthetic ...").
         facts: of the steps; with them the first router of each policy is analysed, see `routing_analyses`.
         random_rate: probability of Image under random; None takes SwitchMem's own Image rate.
+        baselines: what is told of each memory baseline of the matrix, such as its costs; each has "shows_image".
         replicates: of the bootstrap and of the sign-flip test.
         seed: of both.
 
@@ -92,7 +94,7 @@ def build_results(
     deployed = {name: pairs[0][0] for name, pairs in by_seed.items()}
     analyses = {} if facts is None else routing_analyses(matrix, deployed, main, facts, replicates, seed)
     document = _measured(
-        matrix, rows, main, list(learned), benchmark, parse_failures, provenance, notes, (replicates, seed)
+        matrix, rows, main, list(learned), benchmark, parse_failures, provenance, notes, (replicates, seed), baselines
     )
     learning = {
         "n_pref": n_pref,
@@ -113,6 +115,7 @@ def routerless_results(
     parse_failures: int | Mapping[str, int],
     provenance: Mapping[str, Any],
     notes: Sequence[str] = (),
+    baselines: Mapping[str, Mapping[str, Any]] | None = None,
     replicates: int = REPLICATES,
     seed: int = 0,
 ) -> dict[str, Any]:
@@ -123,7 +126,7 @@ def routerless_results(
     """
     rows = reference_rows(matrix, 0.5)
     document = _measured(
-        matrix, rows, "oracle", ["oracle"], benchmark, parse_failures, provenance, notes, (replicates, seed)
+        matrix, rows, "oracle", ["oracle"], benchmark, parse_failures, provenance, notes, (replicates, seed), baselines
     )
     nothing: dict[str, Any] = {
         "n_pref": None,
@@ -146,9 +149,14 @@ def _measured(
     provenance: Mapping[str, Any],
     notes: Sequence[str],
     resampling: tuple[int, int],
+    baselines: Mapping[str, Mapping[str, Any]] | None,
 ) -> dict[str, Any]:
     """The part of a document that the matrix and its policies decide."""
     replicates, seed = resampling
+    told = baselines or {}
+    shown = {n: PolicyRow(s, float(told.get(n, {}).get("shows_image", False))) for n, s in matrix.baselines.items()}
+    rows = {**rows, **shown}
+    names = [name for name in _order(shown) if name in rows]
     comparisons = {name: _compare(matrix, rows[name], replicates, seed) for name in compared}
     trajectories = len(set(matrix.trajectories))
     return {
@@ -156,15 +164,24 @@ def _measured(
         "n_steps": len(matrix),
         "n_trajectories": trajectories,
         "parse_failures": parse_failures,
-        "policies": {n: {"score": rows[n].percent, "image_rate": rows[n].image_rate} for n in ORDER if n in rows},
+        "policies": {n: {"score": rows[n].percent, "image_rate": rows[n].image_rate} for n in names},
         "oracle_gap": rows["oracle"].percent - rows[matrix.best_fixed.value].percent,
         "comparison": {"policy": main, **comparisons[main]},
         "comparisons": comparisons,
+        "baselines": {
+            n: {**told.get(n, {}), "comparison": _compare(matrix, row, replicates, seed)} for n, row in shown.items()
+        },
         "win_rates": asdict(win_rates(matrix.column(Condition.TEXT), matrix.column(Condition.IMAGE))),
         "bootstrap": {"replicates": replicates, "seed": seed, "unit": "trajectory"},
         "notes": [*notes, *_warnings(len(matrix), trajectories)],
         "provenance": provenance,
     }
+
+
+def _order(baselines: Iterable[str]) -> list[str]:
+    """Names of the policies as tables have them: the baselines behind the fixed conditions."""
+    place = ORDER.index("both") + 1
+    return [*ORDER[:place], *baselines, *ORDER[place:]]
 
 
 def _rows_by_policy(matrix: ScoreMatrix, routings: Sequence[Routing]) -> dict[str, list[tuple[Routing, PolicyRow]]]:
@@ -257,7 +274,8 @@ def read_results(path: str | Path) -> dict[str, Any]:
 
 def table_rows(results: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row per policy with the keys `COLUMNS`; the last three are None for policies that are not compared."""
-    comparisons = results["comparisons"]
+    told = results.get("baselines", {})  # older documents have none
+    comparisons = {**results["comparisons"], **{name: row["comparison"] for name, row in told.items()}}
     return [
         {"policy": name, **values, **{k: comparisons.get(name, {}).get(k) for k in ("diff", "ci95", "p")}}
         for name, values in results["policies"].items()

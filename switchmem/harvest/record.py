@@ -84,7 +84,7 @@ class Record:
         reasons: ``K`` parse reasons by condition; None where it could.
         scores: ``K`` official scores in [0, 1] by condition; 0.0 where it could not.
         context: "index", "action_type", "is_spatial", "density" (elements per screen area, None if undefined) and
-            "category".
+            "category"; what else the actor tells of the step, `Observed` with "facts", such as costs.
         seconds: time the actor took.
         new_tokens: tokens of the ``K`` answers by condition; empty where the actor does not tell.
         prompt_tokens: tokens of each prompt by condition, "none" for the state prompt; empty likewise.
@@ -205,7 +205,7 @@ def make_record(
         actions={c: [r.action.to_dict() if r.action else None for r in readings] for c, readings in read.items()},
         reasons={c: [_word(r.reason) for r in readings] for c, readings in read.items()},
         scores={c: [float(benchmark.score(r.action, step)) for r in readings] for c, readings in read.items()},
-        context=context(step),
+        context={**context(step), **getattr(observed, "facts", {})},
         seconds=float(observed.seconds),
         new_tokens={c.value: list(counts) for c, counts in getattr(observed, "new_tokens", {}).items()},
         prompt_tokens={c.value: count for c, count in getattr(observed, "prompt_tokens", {}).items()},

@@ -6,7 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from switchmem.evaluation import (
     Routing,
     ScoreMatrix,
     StepFacts,
+    baseline_text,
     build_results,
     policy_table,
     policy_text,
@@ -28,6 +29,7 @@ from switchmem.evaluation import (
 from switchmem.evaluation.results import COLUMNS
 from switchmem.harvest import Harvest
 from switchmem.memory.views import Condition
+from switchmem.pipeline.baselines import aligned_scores
 from switchmem.pipeline.report import log_figures
 from switchmem.pipeline.targets import unparsable
 from switchmem.pipeline.used import Used
@@ -69,10 +71,10 @@ class FrozenPolicies:
         return cls(policies, values["training"], PreferenceEstimator.load(folder / "preference"))
 
 
-def score_matrix(harvest: Harvest) -> ScoreMatrix:
-    """S[step, condition] of a greedy harvest."""
+def score_matrix(harvest: Harvest, baselines: Mapping[str, Harvest] | None = None) -> ScoreMatrix:
+    """S[step, condition] of a greedy harvest, and of one more for each memory baseline."""
     columns = {condition: harvest.scores(condition)[:, 0] for condition in harvest.conditions}
-    return ScoreMatrix(harvest.step_ids, harvest.trajectories, columns)
+    return ScoreMatrix(harvest.step_ids, harvest.trajectories, columns, aligned_scores(harvest, baselines or {}))
 
 
 def step_facts(harvest: Harvest) -> StepFacts:
@@ -95,6 +97,15 @@ def step_columns(harvest: Harvest) -> dict[str, list[Any]]:
         "seconds": harvest.seconds,
         **{f"answer_{c}": [answers[0] for answers in harvest.answers(c)] for c in harvest.conditions},
     }
+
+
+def baseline_columns(baselines: Mapping[str, Harvest]) -> dict[str, list[Any]]:
+    """The raw answer and its parse reason under each memory baseline, [N] each."""
+    columns: dict[str, list[Any]] = {}
+    for name, harvest in baselines.items():
+        columns[f"answer_{name}"] = [answers[0] for answers in harvest.answers(name)]
+        columns[f"reason_{name}"] = [reasons[0] or "" for reasons in harvest.reasons(name)]
+    return columns
 
 
 def routed_columns(used: Used, frozen: FrozenPolicies, main: Routing) -> dict[str, list[Any]]:
@@ -120,11 +131,15 @@ class Told:
         provenance: where they come from.
         notes: sentences that must be read with them.
         replicates: of the bootstrap.
+        baselines: harvests of the memory baselines by name.
+        of_baselines: what is told of each.
     """
 
     provenance: Mapping[str, Any]
     notes: Sequence[str]
     replicates: int
+    baselines: Mapping[str, Harvest] = field(default_factory=dict)
+    of_baselines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def test_results(used: Used, frozen: FrozenPolicies, run: RunFolder, told: Told) -> dict[str, Any]:
@@ -137,7 +152,7 @@ def test_results(used: Used, frozen: FrozenPolicies, run: RunFolder, told: Told)
         told: what is told with the numbers.
     """
     harvest, batch = used.harvest, used.router_batch()
-    matrix = score_matrix(harvest)
+    matrix = score_matrix(harvest, told.baselines)
     routings = [
         Routing(p.card.target, p.card.seed, p.threshold, harvest.step_ids, p.route(batch)[1]) for p in frozen.policies
     ]
@@ -152,9 +167,10 @@ def test_results(used: Used, frozen: FrozenPolicies, run: RunFolder, told: Told)
         provenance=told.provenance,
         notes=told.notes,
         facts=step_facts(harvest),
+        baselines=told.of_baselines,
         replicates=told.replicates,
     )
-    columns = {**step_columns(harvest), **routed_columns(used, frozen, routings[0])}
+    columns = {**step_columns(harvest), **baseline_columns(told.baselines), **routed_columns(used, frozen, routings[0])}
     matrix.save(run.scores, routings, columns)
     write_results(results, run.results)
     return results
@@ -162,16 +178,17 @@ def test_results(used: Used, frozen: FrozenPolicies, run: RunFolder, told: Told)
 
 def endpoint_results(harvest: Harvest, run: RunFolder, told: Told) -> dict[str, Any]:
     """Score what needs no hidden states, and write the same files as `test_results`."""
-    matrix = score_matrix(harvest)
+    matrix = score_matrix(harvest, told.baselines)
     results = routerless_results(
         matrix,
         benchmark=_benchmark(harvest),
         parse_failures=_failures(harvest),
         provenance=told.provenance,
         notes=told.notes,
+        baselines=told.of_baselines,
         replicates=told.replicates,
     )
-    matrix.save(run.scores, extra=step_columns(harvest))
+    matrix.save(run.scores, extra={**step_columns(harvest), **baseline_columns(told.baselines)})
     write_results(results, run.results)
     return results
 
@@ -197,6 +214,7 @@ def show(results: Mapping[str, Any]) -> None:
         Console().print(policy_table(results))
     else:
         sys.stdout.write(policy_text(results))
+    sys.stdout.write(baseline_text(results))
     sys.stdout.flush()
 
 

@@ -26,6 +26,7 @@ from switchmem.learner import RouterModule
 from switchmem.memory.embedder import Embedder
 from switchmem.memory.views import Condition
 from switchmem.pipeline.audit import HeldOut, audit_input, write_audit
+from switchmem.pipeline.baselines import BaselineRuns, told_of_baseline
 from switchmem.pipeline.embedding import embed_on_all_devices
 from switchmem.pipeline.evaluate import FrozenPolicies, Told, endpoint_results, tell, test_results
 from switchmem.pipeline.routers import Recipe, RouterTraining, freeze
@@ -38,7 +39,7 @@ from switchmem.preference import FOLDS, PreferenceEstimator
 from switchmem.prompts import fingerprint as template_fingerprint
 from switchmem.router import Target
 from switchmem.runs import RunError, RunFolder
-from switchmem.settings import StudySettings
+from switchmem.settings import BaselineSettings, StudySettings
 from switchmem.stages import Stage, Stages, digest_of
 
 PREFERENCE, TEST = "preference", "test"
@@ -60,6 +61,7 @@ class Study:
         run: where the run's own files go.
         stages: where stages lie.
         workshop: builds trainers, routers and callbacks.
+        baselines: the memory baselines of the test; None for none.
     """
 
     def __init__(
@@ -72,7 +74,9 @@ class Study:
         run: RunFolder,
         stages: Stages,
         workshop: Workshop,
+        baselines: BaselineSettings | None = None,
     ) -> None:
+        self.baselines = BaselineSettings() if baselines is None else baselines
         self.datamodule, self.data = datamodule, as_study_data(datamodule)
         self.actor, self.embedder, self.sampling = actor, embedder, sampling
         self.settings, self.run, self.workshop, self.stages = settings, run, workshop, stages
@@ -337,13 +341,33 @@ class Study:
         used = Used(harvest, self.settings)
         for policy in frozen.policies:
             policy.check(**self.identity(used.layer))
+        told = self._told(provenance)
         if is_first_rank():
-            told = Told(provenance, list(getattr(self.datamodule, "notes", ())), self.settings.bootstrap)
             tell(test_results(used, frozen, self.run, told), harvest, loggers)
 
     def _evaluate_endpoint(self, loggers: Sequence[Logger], provenance: Mapping[str, Any]) -> None:
         """Score what needs no router."""
         harvest = self.harvest(TEST)
+        told = self._told(provenance)
         if is_first_rank():
-            told = Told(provenance, list(getattr(self.datamodule, "notes", ())), self.settings.bootstrap)
             tell(endpoint_results(harvest, self.run, told), harvest, loggers)
+
+    def _told(self, provenance: Mapping[str, Any]) -> Told:
+        """What is told with the numbers of the test, the memory baselines among it; they are run where they must."""
+        runs = BaselineRuns(
+            self.baselines,
+            self.datamodule,
+            self.data,
+            self.actor,
+            self.stages,
+            self.workshop,
+            self.sampling.max_new_tokens,
+            self.settings.limit,
+        )
+        harvests = runs.harvests(self.actor_fingerprint, self._memory_key(TEST))
+        of_baselines = {
+            baseline.name: told_of_baseline(harvests[baseline.name], baseline, self.baselines.writer)
+            for baseline in self.baselines.chosen()
+        }
+        notes = list(getattr(self.datamodule, "notes", ()))
+        return Told(provenance, notes, self.settings.bootstrap, harvests, of_baselines)

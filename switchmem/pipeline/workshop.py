@@ -17,6 +17,7 @@ from torch import Tensor
 from switchmem.benchmarks import DataReport
 from switchmem.harvest import Harvest
 from switchmem.learner import RouterModule
+from switchmem.memory.baseline import Surroundings
 from switchmem.memory.embedder import Embedder
 from switchmem.memory.embeddings import EmbeddingJob
 from switchmem.router import Target
@@ -52,6 +53,9 @@ class StudyData(Protocol):
 
     def select(self, part: str, folder: str | Path, limit: int | None = None) -> None:
         """Choose what the next prediction harvests."""
+
+    def surroundings(self, part: str) -> Surroundings:
+        """What the baselines may see around the queries of a part."""
 
     def data_report(self) -> DataReport:
         """What was left out."""

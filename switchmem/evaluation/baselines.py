@@ -1,0 +1,76 @@
+"""What the memory baselines of a results document cost, as rows of a table."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+BASELINE_COLUMNS = (
+    "baseline",
+    "score %",
+    "parsed %",
+    "calls",
+    "tokens in",
+    "tokens out",
+    "seconds",
+    "writer s",
+    "written once",
+    "fallbacks",
+    "notes",
+)
+"""Calls, tokens and seconds are means per step, the actor's own call and tokens included."""
+
+CAPTION = (
+    "Calls, tokens and seconds per step, the actor's own included; seconds are of batches, divided by their size, "
+    "without retrieval and preprocessing. Written once: answers made for the bank, and their seconds in all."
+)
+
+
+def baseline_rows(results: Mapping[str, Any]) -> list[list[str]]:
+    """One row per memory baseline, with cells as in `BASELINE_COLUMNS`; none where none was run."""
+    return [_row(name, results["policies"][name]["score"], row) for name, row in results.get("baselines", {}).items()]
+
+
+def _row(name: str, score: float, row: Mapping[str, Any]) -> list[str]:
+    actor, writer, offline = row["actor"], row["writer"], row["offline"]
+    once = f"{offline['answers']} in {offline['seconds']:.1f} s" if offline["answers"] else "–"
+    return [
+        f"{name} ({row['written_by']})",
+        f"{score:.2f}",
+        f"{100 * row['parse_rate']:.1f}",
+        f"{1 + writer['calls']:.2f}",
+        _sum(actor["tokens_in"], writer["tokens_in"]),
+        _sum(actor["tokens_out"], writer["tokens_out"]),
+        f"{row['seconds']:.3f}",
+        f"{writer['seconds']:.3f}",
+        once,
+        _counts(row["fallbacks"]),
+        _counts(row["notes"]),
+    ]
+
+
+def _sum(first: float | None, second: float | None) -> str:
+    return "not told" if first is None or second is None else f"{first + second:.0f}"
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items()) or "0"
+
+
+def baseline_text(results: Mapping[str, Any], width: int = 150) -> str:
+    """The rows as plain text; "" where no baseline was run."""
+    rows = baseline_rows(results)
+    if not rows:
+        return ""
+    table = Table(title="Memory baselines", caption=CAPTION, caption_justify="left")
+    for n, column in enumerate(BASELINE_COLUMNS):
+        table.add_column(column, justify="right" if 0 < n < 8 else "left")
+    for row in rows:
+        table.add_row(*row)
+    buffer = io.StringIO()
+    Console(file=buffer, width=width, color_system=None, force_terminal=False).print(table)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
