@@ -5,9 +5,10 @@
 Synthetic shards of 540 x 1080 screens are written into a temporary folder: pieces of real screenshots if
 $SWITCHMEM_REAL_DATA (else ../shared/data) is there, otherwise drawn ones. All ways are timed in this one process, in
 turns, and the median of the turns counts. Ratios of ways that take one core compare their CPU time, which other
-programs on the machine change little (all files are in the page cache, so that nothing waits); the scaling compares
-wall-clock time, and stands beside what the machine itself gives to two processes at that hour. MB are those of raw
-pixels. The last line is one JSON object.
+programs on the machine change little (all files are in the page cache, so that nothing waits). The scaling compares
+wall-clock time of the same turn, and stands beside what the machine itself gives in that turn to two processes that
+share nothing: two plain loops over files of their own, and two that only count. MB are those of raw pixels. The last
+line is one JSON object.
 
 (PyPI's tfrecord is imported where it is used: it imports torch, and worker processes import this file.)
 """
@@ -30,6 +31,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -217,27 +219,33 @@ def by_stream(folder: Path, decoded: bool, count: int) -> int:
 
 
 def seconds_per_step(work: Callable[[], int]) -> tuple[float, float]:
-    """Wall-clock and CPU seconds (of this process) of one call, by the steps that it has read."""
-    start, used = time.perf_counter(), time.process_time()
+    """Wall-clock and CPU seconds (of this process and of those that it has ended) of one call, by its steps."""
+    start, used = time.perf_counter(), cpu_seconds()
     count = work()
-    return (time.perf_counter() - start) / count, (time.process_time() - used) / count
+    return (time.perf_counter() - start) / count, (cpu_seconds() - used) / count
 
 
-def spin(count: int = 20_000_000) -> int:
+def cpu_seconds() -> float:
+    """CPU time of this process and of those that it has ended."""
+    times = os.times()
+    return time.process_time() + times.children_user + times.children_system
+
+
+def spin(count: int) -> int:
     """Work for one core that shares nothing with anyone."""
     return sum(range(count))
 
 
-def scaling_of_the_machine() -> float:
-    """How much two processes that share nothing get done in the time of one: what no conversion can exceed."""
+def scaling_of_the_machine(work: Callable[[Any], int], one: Any, other: Any) -> float:
+    """How much more two processes that share nothing get done than one: what no conversion can be asked to exceed."""
     spans = []
     with multiprocessing.get_context("spawn").Pool(2) as pool:
-        pool.map(spin, [1, 1], chunksize=1)  # both have started
-        for count in (1, 2):
+        pool.map(work, [one, other], chunksize=1)  # both have started
+        for tasks in ([one], [other], [one, other]):
             start = time.perf_counter()
-            pool.map(spin, [20_000_000] * count, chunksize=1)
+            pool.map(work, tasks, chunksize=1)
             spans.append(time.perf_counter() - start)
-    return 2 * spans[0] / spans[1]
+    return (spans[0] + spans[1]) / spans[2]
 
 
 def peak_rss_mb(work: Callable[[], int]) -> float:
@@ -266,8 +274,8 @@ Seconds = dict[str, tuple[float, float]]
 """Wall-clock and CPU seconds per step, by way."""
 
 
-def measure(folder: Path, options: argparse.Namespace) -> tuple[str, Seconds, float]:
-    """Where the screens come from, the medians of all turns, and the peak memory of one of two workers in MB."""
+def measure(folder: Path, options: argparse.Namespace) -> tuple[str, Seconds, dict[str, float], float]:
+    """Where the screens come from, medians of all turns (times, scalings), and the peak memory of one of two workers."""
     origin, paths = write_shards(folder / "source", options.shards, options.steps_per_shard)
     found = survey(AitwReader(), find_files(paths[0].parent, is_shard), folder / "survey", 1, silent)
     by_convert(found, folder / "store", 1)
@@ -283,12 +291,22 @@ def measure(folder: Path, options: argparse.Namespace) -> tuple[str, Seconds, fl
         "stream_decoded": partial(by_stream, store, True, options.steps_per_shard),
         "tfrecord_pixels": partial(by_tfrecord_pixels, some),
     }
-    turns = [{name: seconds_per_step(way) for name, way in ways.items()} for _ in range(options.repeats)]
+    turns, scalings = [], []
+    half = len(paths) // 2
+    for _ in range(options.repeats):
+        turns.append({name: seconds_per_step(way) for name, way in ways.items()})
+        scaling = {
+            "scaling_2_cores": turns[-1]["convert"][0] / turns[-1]["convert_2"][0],
+            "scaling_2_plain_loops": scaling_of_the_machine(by_plain_loop, paths[:half], paths[half:]),
+            "scaling_2_cores_of_the_machine": scaling_of_the_machine(spin, 20_000_000, 20_000_000),
+        }
+        scalings.append(scaling)
     medians = {
         name: (statistics.median(turn[name][0] for turn in turns), statistics.median(turn[name][1] for turn in turns))
         for name in ways
     }
-    return origin, medians, peak_rss_mb(ways["convert_2"])
+    scales = {name: statistics.median(turn[name] for turn in scalings) for name in scalings[0]}
+    return origin, medians, scales, peak_rss_mb(ways["convert_2"])
 
 
 TITLES = {
@@ -307,20 +325,23 @@ TITLES = {
 def main() -> None:
     """Time all ways and print the table and the ratios."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--shards", type=int, default=8)
+    parser.add_argument("--shards", type=int, default=8, help="at least 2")
     parser.add_argument("--steps-per-shard", type=int, default=256)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        origin, medians, peak = measure(Path(folder), options)
-    machine = statistics.median(scaling_of_the_machine() for _ in range(options.repeats))
+        origin, medians, scales, peak = measure(Path(folder), options)
     megabytes = WIDTH * HEIGHT * 3 / 1e6
     wall = {name: pair[0] for name, pair in medians.items()}
     seconds = {name: pair[1] for name, pair in medians.items()}
     for name, title in TITLES.items():
         rate = 1 / wall[name]
-        cpu = "" if name == "convert_2" else f" {1e3 * seconds[name]:8.2f} ms of CPU per step"
-        print(f"{title:<50} {rate:8.0f} steps/s {rate * megabytes:8.0f} MB/s{cpu}")
+        cpu = 1e3 * seconds[name]
+        print(f"{title:<50} {rate:8.0f} steps/s {rate * megabytes:8.0f} MB/s {cpu:8.2f} ms of CPU per step")
+    print(
+        "two processes against one, wall clock: conversion {:.2f}, two plain loops of their own {:.2f}, counting "
+        "{:.2f}".format(*scales.values())
+    )
     ratios = {
         "ratio_stream_vs_tfrecord": seconds["tfrecord"] / seconds["stream"],
         "ratio_stream_vs_plain": seconds["plain"] / seconds["stream"],
@@ -329,8 +350,7 @@ def main() -> None:
         "ratio_convert_vs_plain_per_core": seconds["plain"] / seconds["convert"],
         "ratio_survey_and_convert_vs_plain": seconds["plain"] / (seconds["survey"] + seconds["convert"]),
         "ratio_convert_vs_plain_png": seconds["plain_png"] / seconds["convert"],
-        "scaling_2_cores": wall["convert"] / wall["convert_2"],
-        "scaling_2_cores_of_the_machine": machine,
+        **scales,
     }
     summary = {"steps": options.shards * options.steps_per_shard, "screens": origin}
     rates = {f"{name}_steps_per_s": round(1 / value, 1) for name, value in wall.items()}

@@ -1,7 +1,7 @@
 """Lossless PNG files from raw pixels, at a fraction of the time that a general encoder takes.
 
-A general encoder tries five filters on every row. Screenshots are flat areas and straight edges: with the one filter
-that takes from each byte the one above it, nearly all of a screen is zeros, and as small as with any other.
+A general encoder tries five filters on every row. Screenshots are flat areas, whose bytes repeat as they are. Taking
+from each byte the one above it would make them a twelfth smaller, and take a fifth longer to decode, every time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _RGB8 = b"\x08\x02\x00\x00\x00"  # 8 bits per sample, RGB, deflate, the five filters, not interlaced
-_UP = 2
+_NO_FILTER = 0
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
@@ -37,14 +37,13 @@ def encode_png(pixels: NDArray[np.uint8]) -> bytes:
         raise ValueError(f"`pixels` must be uint8 of shape [height, width, 3], got {pixels.dtype} {pixels.shape}.")
     height, width, _ = pixels.shape
     header = _chunk(b"IHDR", struct.pack(">II", width, height) + _RGB8)
-    data = isal_zlib.compress(_filtered(pixels.reshape(height, -1)), 1)
+    data = isal_zlib.compress(_unfiltered(pixels.reshape(height, -1)), 1)
     return b"".join((_SIGNATURE, header, _chunk(b"IDAT", data), _chunk(b"IEND", b"")))
 
 
-def _filtered(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The rows, each behind its filter's number, and less the row above it, modulo 256."""
-    filtered = np.empty((len(rows), 1 + rows.shape[1]), np.uint8)
-    filtered[:, 0] = _UP
-    filtered[0, 1:] = rows[0]  # above the first there are zeros
-    np.subtract(rows[1:], rows[:-1], out=filtered[1:, 1:])
-    return filtered
+def _unfiltered(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The rows, each behind its filter's number."""
+    numbered = np.empty((len(rows), 1 + rows.shape[1]), np.uint8)
+    numbered[:, 0] = _NO_FILTER
+    numbered[:, 1:] = rows
+    return numbered

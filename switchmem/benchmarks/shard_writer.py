@@ -170,5 +170,6 @@ def write_index(folder: Path, shards: list[dict[str, Any]], rows: list[dict[str,
     """Write ``index.json`` from the rows of one or more writers, whole or not at all; it makes a folder a store."""
     index = {"format": FORMAT, "shards": shards, "steps": rows}
     temporary = folder / f"{INDEX}.{os.getpid()}.tmp"
-    temporary.write_text(json.dumps(index, ensure_ascii=True, indent=0), encoding="ascii")
+    # a field a line, and no `indent`, with which the standard library takes an encoder ten times as slow
+    temporary.write_text(json.dumps(index, ensure_ascii=True, separators=(",\n", ":")), encoding="ascii")
     temporary.replace(folder / INDEX)
