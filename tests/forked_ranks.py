@@ -1,4 +1,8 @@
-"""Ranks as forked processes: nothing is imported anew, so that a test can start and kill many of them."""
+"""Ranks as processes forked from a server that has imported everything, so that a test can start and kill many.
+
+Not forked from the test's own process: what earlier tests left there (thread pools whose threads a fork does not
+take along) would let a rank wait for ever.
+"""
 
 import multiprocessing
 import os
@@ -9,9 +13,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from lightning.pytorch.utilities.rank_zero import rank_zero_only
 
-FORK = multiprocessing.get_context("fork")
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(["callbacks", "data_modules", "switchmem.actors.module", "switchmem.cli"])
 
 
 def free_port():
@@ -55,7 +61,9 @@ def slurm(rank, devices, nodes):
 
 def work(function, environment, output, arguments):
     """What a forked process does."""
+    os.environ.clear()  # of the server, which an earlier test may have started
     os.environ.update(environment)
+    torch.set_num_threads(1)  # as in the tests' own process
     # as Lightning does when it is imported, which here was before the fork
     names = [name for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID") if name in environment]
     rank_zero_only.rank = int(environment[names[0]]) if names else 0
@@ -100,9 +108,9 @@ def launch(function, folder, devices=1, nodes=1, launcher=by_hand, **arguments):
     for number in range(world):
         output = folder / f"said-{time.monotonic_ns()}-{number}.txt"
         values = {"folder": folder, "devices": devices, "nodes": nodes, **arguments}
-        environment = {"MASTER_PORT": port, **launcher(number, devices, nodes)} if world > 1 else {}
-        environment = {name: str(value) for name, value in environment.items()}
-        process = FORK.Process(target=work, args=(function, environment, output, values))
+        shape = {"MASTER_PORT": port, **launcher(number, devices, nodes)} if world > 1 else {}
+        environment = {**os.environ, **{name: str(value) for name, value in shape.items()}}
+        process = SERVER.Process(target=work, args=(function, environment, output, values))
         process.start()
         ranks.append(Rank(process, output))
     return ranks

@@ -6,13 +6,8 @@ from pathlib import Path
 import pytest
 from forked_ranks import launch, until, wait
 
-import callbacks  # noqa: F401
-import data_modules  # noqa: F401
-import switchmem.actors.module  # noqa: F401
 from switchmem.cli import main
 from switchmem.harvest import Harvest
-
-# What a command imports by name is imported above, once and before the forks.
 
 SMALL = "--data.init_args.apps=2 --data.init_args.episodes=3 --data.init_args.test_apps=1".split()
 

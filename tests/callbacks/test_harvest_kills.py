@@ -12,6 +12,8 @@ from switchmem.harvest import Harvest, done_ids
 STEPS, KILLS = 220, 20
 SHAPES = ((1, 1), (2, 1), (3, 1), (1, 2), (1, 3))
 """(devices, machines) of a start."""
+AT_LEAST = 10.0
+"""Seconds that the steps still to do take all ranks together, so that none is through before it is killed."""
 PROMPTLY = 20.0
 """Seconds, on a machine that may be busy; mostly it takes a tenth of one."""
 GONE = "has ended without a word: killed, out of memory, or its machine is lost"
@@ -24,7 +26,8 @@ def at_work(rank):
 def interrupted(fake, folder, lot):
     """One start, and one kill at a random moment."""
     devices, nodes = lot.choice(SHAPES)
-    ranks = launch(fake.run, folder, devices, nodes, steps=STEPS, batch=2, delay=0.02)
+    left = STEPS - len(done_ids(folder / "harvest"))
+    ranks = launch(fake.run, folder, devices, nodes, steps=STEPS, batch=2, delay=AT_LEAST / left)
     victim = lot.choice(ranks)
     if lot.random() < 0.75:  # else while it starts
         assert until(lambda: victim.ended or at_work(victim), 60), victim.said

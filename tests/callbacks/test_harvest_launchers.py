@@ -9,13 +9,8 @@ import pytest
 from desk import SMALL
 from forked_ranks import by_hand, launch, slurm, torchrun, until, wait
 
-import callbacks  # noqa: F401
-import data_modules  # noqa: F401
-import switchmem.actors.module  # noqa: F401
 from switchmem.cli import main
 from switchmem.harvest import Harvest
-
-# What a command imports by name is imported above, once and before the forks.
 
 
 def command(folder, devices, nodes, *, answers, pause=0.0, flags=()):

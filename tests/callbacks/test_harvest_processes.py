@@ -7,11 +7,12 @@ import sys
 import time
 from pathlib import Path
 
+import harvest_run
 import pytest
 
 from switchmem.harvest import Harvest, done_ids
 
-SCRIPT = Path(__file__).with_name("harvest_run.py")
+SCRIPT = Path(harvest_run.__file__)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ import torch
 from lightning.pytorch.strategies import DDPStrategy
 from PIL import Image
 
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))
 
 from callbacks import HiddenStateHarvester  # noqa: E402
