@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from switchmem.actors.spec import ActorSpec
+from switchmem.memory.app_agent import AppAgent
 from switchmem.memory.baseline import Baseline
+from switchmem.memory.echotrail import EchoTrail
 from switchmem.memory.embedder import Embedder, HashingEmbedder, SentenceTransformerEmbedder
+from switchmem.memory.m3a import M3a
 from switchmem.memory.rag_gui import RagGui
 from switchmem.router import Target
 
@@ -127,7 +130,7 @@ class StudySettings:
             raise SettingsError(f"`study.worth` must be > 0, got {self.worth}. It is in points of score, of 100.")
 
 
-BaselineName = Literal["rag_gui"]
+BaselineName = Literal["rag_gui", "m3a", "app_agent", "echotrail"]
 """The memory baselines; each is a section of `BaselineSettings`."""
 
 WriterName = Literal["actor", "template", "model"]
@@ -145,6 +148,9 @@ class BaselineSettings:
         model: another actor that writes, for the writer "model"; None otherwise.
         writer_batch: calls that the writer answers together, at least 1.
         rag_gui: settings of RAG-GUI.
+        m3a: settings of M3A.
+        app_agent: settings of AppAgent.
+        echotrail: settings of EchoTrail.
 
     Raises:
         SettingsError: if a rule above is broken.
@@ -155,6 +161,9 @@ class BaselineSettings:
     model: ActorSpec | None = None
     writer_batch: int = 8
     rag_gui: RagGui = field(default_factory=RagGui)
+    m3a: M3a = field(default_factory=M3a)
+    app_agent: AppAgent = field(default_factory=AppAgent)
+    echotrail: EchoTrail = field(default_factory=EchoTrail)
 
     def __post_init__(self) -> None:
         if len(set(self.names)) != len(self.names):
