@@ -30,6 +30,7 @@ from switchmem.evaluation.results import COLUMNS
 from switchmem.harvest import Harvest
 from switchmem.memory.views import Condition
 from switchmem.pipeline.baselines import aligned_scores
+from switchmem.pipeline.latency import latency_of, router_seconds, step_seconds
 from switchmem.pipeline.report import log_figures
 from switchmem.pipeline.targets import unparsable
 from switchmem.pipeline.used import Used
@@ -86,8 +87,8 @@ def step_facts(harvest: Harvest) -> StepFacts:
 def step_columns(harvest: Harvest) -> dict[str, list[Any]]:
     """Columns of ``scores.parquet`` beside the scores, [N] each.
 
-    They are: the demonstration and its cosine; the context features; the actor's ``seconds`` per step; and the raw
-    answer under each condition.
+    They are: the demonstration and its cosine; the context features; the actor's ``seconds`` per step, all conditions
+    together; and the raw answer under each condition. `latency_of` gives the seconds of each condition.
     """
     features = ("index", "category", "action_type", "is_spatial", "density")
     return {
@@ -170,8 +171,10 @@ def test_results(used: Used, frozen: FrozenPolicies, run: RunFolder, told: Told)
         baselines=told.of_baselines,
         replicates=told.replicates,
     )
+    router = router_seconds(frozen.policies[0], batch)
+    results["latency"], timed = latency_of(step_seconds(harvest), routings, router, results["policies"])
     columns = {**step_columns(harvest), **baseline_columns(told.baselines), **routed_columns(used, frozen, routings[0])}
-    matrix.save(run.scores, routings, columns)
+    matrix.save(run.scores, routings, columns | timed)
     write_results(results, run.results)
     return results
 
@@ -188,7 +191,8 @@ def endpoint_results(harvest: Harvest, run: RunFolder, told: Told) -> dict[str, 
         baselines=told.of_baselines,
         replicates=told.replicates,
     )
-    matrix.save(run.scores, extra={**step_columns(harvest), **baseline_columns(told.baselines)})
+    results["latency"], timed = latency_of(step_seconds(harvest), [], 0.0, results["policies"])
+    matrix.save(run.scores, extra={**step_columns(harvest), **baseline_columns(told.baselines), **timed})
     write_results(results, run.results)
     return results
 
