@@ -22,12 +22,13 @@ from transformers.modeling_outputs import ModelOutput
 
 from switchmem.actors.architectures import Architecture
 from switchmem.actors.batching import FORWARD, PATCHES, alike, consecutive
-from switchmem.actors.caches import select_rows, stack_caches
+from switchmem.actors.caches import left_pad, merge_caches, select_rows, stack_caches
 from switchmem.actors.decoding import Extension, decode
 from switchmem.actors.delta_rule import own_rules
 from switchmem.actors.endings import Ending
 from switchmem.actors.parting import parting
 from switchmem.actors.rows import ImageTable, TokenRow
+from switchmem.actors.starts import Start
 from switchmem.actors.spending import now
 
 
@@ -86,14 +87,19 @@ class PrefixEngine:
         starts = tuple((is_image & ~before).nonzero()[:, 0].tolist())
         return TokenRow(tokens, self.architecture.positions(tokens, grids[list(images)]), images, starts)
 
-    def prefill(self, rows: Sequence[TokenRow], lengths: Sequence[int], images: ImageTable) -> Prefixes:
+    def prefill(
+        self, rows: Sequence[TokenRow], lengths: Sequence[int], images: ImageTable, start: Start | None = None
+    ) -> Prefixes:
         """Compute the first ``lengths[b]`` tokens of every row.
 
         Args:
             rows: B whole prompts, one per step; any of the step's prompts will do.
             lengths: how many tokens the step's prompts share, of `shared_length`.
             images: the batch's pictures.
+            start: what all rows begin with, of `start_cache`; fewer tokens than any of ``lengths``.
         """
+        if start is not None:
+            return self._prefill_behind(start, rows, lengths, images)
         pieces = [row.cut(0, length) for row, length in zip(rows, lengths, strict=True)]
         caches, masks = [], []
         for part in consecutive([len(piece) for piece in pieces], FORWARD):
@@ -105,6 +111,38 @@ class PrefixEngine:
             caches.append(cache)
             masks.append(mask)
         return Prefixes(*stack_caches(caches, masks), tuple(lengths), images)
+
+    def start_cache(self, piece: TokenRow) -> Cache:
+        """The cache of one row of tokens without pictures, for `StartKeeper`."""
+        cache = DynamicCache(config=self.architecture.text_config)
+        past = torch.ones(1, 0, dtype=torch.long, device=self.device)
+        self._forward([piece], ImageTable([], torch.zeros(0, 3, dtype=torch.long)), cache, past)
+        return cache
+
+    def _prefill_behind(
+        self, start: Start, rows: Sequence[TokenRow], lengths: Sequence[int], images: ImageTable
+    ) -> Prefixes:
+        """`prefill`, each row from a copy of the start's cache."""
+        pieces = [row.cut(len(start), length) for row, length in zip(rows, lengths, strict=True)]
+        order: list[int] = []
+        caches, masks = [], []
+        for members in self._alike(pieces):
+            cache = select_rows(start.cache, torch.zeros(len(members), dtype=torch.long))
+            past = torch.ones(len(members), len(start), dtype=torch.long, device=self.device)
+            _, mask = self._forward([pieces[n] for n in members], images, cache, past)
+            order += members
+            caches.append(cache)
+            masks.append(mask)
+        width = max(mask.shape[1] for mask in masks)
+        shared = len(start)  # padding stands behind the start
+        mask = torch.cat([torch.cat([m[:, :shared], left_pad(m[:, shared:], width - shared, 1)], 1) for m in masks])
+        index = torch.tensor(order).argsort()
+        cache = select_rows(merge_caches(caches, masks), index)
+        return Prefixes(cache, mask[index.to(mask.device)], tuple(lengths), images)
+
+    def _alike(self, pieces: Sequence[TokenRow]) -> list[list[int]]:
+        """Pieces inside prompts that run together; of equal length with linear-attention layers."""
+        return alike([len(piece) for piece in pieces], 0.0 if self.is_recurrent else 0.05, FORWARD)
 
     def prefill_reading(
         self, prompt: TokenRow, length: int, images: ImageTable, layers: Sequence[int]
@@ -146,7 +184,7 @@ class PrefixEngine:
         """
         pieces = [prompt.cut(prefixes.lengths[b], len(prompt)) for b, prompt in zip(steps, prompts, strict=True)]
         extensions = []
-        for members in alike([len(piece) for piece in pieces], 0.0 if self.is_recurrent else 0.05, FORWARD):
+        for members in self._alike(pieces):
             group = [pieces[n] for n in members]
             index = torch.tensor([steps[n] for n in members], device=self.device)
             cache = select_rows(prefixes.cache, index)

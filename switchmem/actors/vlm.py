@@ -19,6 +19,7 @@ from switchmem.actors.engine import PrefixEngine
 from switchmem.actors.protocol import ActorError, Observation, StepPrompts
 from switchmem.actors.rows import ImageTable, TokenRow, shared_length
 from switchmem.actors.sampling import Sampling, noise_key
+from switchmem.actors.starts import StartKeeper
 from switchmem.actors.spending import Spending, Spent
 from switchmem.memory.views import Condition
 from switchmem.prompts import DEFAULT, PromptError, PromptTemplate
@@ -83,6 +84,7 @@ class VLMActor:
         self._ending = self._find_ending(model, encoder, template)
         self._origin = dict(origin or {})
         self.engine = PrefixEngine(model, self._ending)
+        self._starts = StartKeeper(self.engine.start_cache)
         self.batcher = Batcher(max_batch_tokens)
 
     @staticmethod
@@ -186,7 +188,9 @@ class VLMActor:
         started = time.perf_counter()
         lengths = [shared_length(list(prompts.values())) for prompts in rows]
         spending = Spending(rows, lengths, table, self.engine.device)
-        prefixes = self.engine.prefill([prompts[Condition.NONE] for prompts in rows], lengths, table)
+        state_prompts = [prompts[Condition.NONE] for prompts in rows]
+        start = self._starts.find(state_prompts, lengths, self.engine.device)
+        prefixes = self.engine.prefill(state_prompts, lengths, table, start)
         spending.prefixes()
         states: list[dict[Condition, Tensor]] = [{} for _ in batch]
         sampled: list[tuple[int, Condition]] = []

@@ -1,0 +1,86 @@
+"""The words that all prompts of all steps begin with, computed once for a whole run.
+
+A system message with its action schema is a third of a prompt's prefix, and the same at every step. Which tokens those
+are is not assumed but found: those that the prompts of a batch share with each other and with what came before. A new
+kind of prompt shortens them, so that after a few steps they are what really stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers import Cache
+
+from switchmem.actors.batching import FORWARD, SHORT
+from switchmem.actors.rows import TokenRow
+
+
+@dataclass(frozen=True)
+class Start:
+    """The first tokens of prompts, computed.
+
+    Args:
+        ids: ``[W]`` int64; no picture is among them.
+        cache: of one row of these tokens; whoever goes on from it takes a copy.
+    """
+
+    ids: Tensor
+    cache: Cache
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class StartKeeper:
+    """Keeps the start that the prompts so far have in common; one at a time, of at most `FORWARD` tokens.
+
+    Args:
+        compute: makes the cache of one row from its tokens.
+    """
+
+    def __init__(self, compute: Callable[[TokenRow], Cache]) -> None:
+        self._compute = compute
+        self._seen: Tensor | None = None
+        self._start: Start | None = None
+        self._device: torch.device | None = None
+
+    def find(self, rows: Sequence[TokenRow], lengths: Sequence[int], device: torch.device) -> Start | None:
+        """The start that all rows have, in common with those of earlier calls; None for a short one or none.
+
+        It costs no token more than prompts without it: when it is computed, one row at least goes on from it.
+
+        Args:
+            rows: whole prompts, one or more.
+            lengths: how many of their first tokens are computed as prefixes; the last of each is left over.
+            device: where the model lies; after a move everything begins anew.
+        """
+        if device != self._device:
+            self._seen = self._start = None
+            self._device = device
+        limit = min(FORWARD, *(length - 1 for length in lengths), *(row.starts[0] for row in rows if row.starts))
+        earlier = [] if self._seen is None else [self._seen]
+        length = _common([*earlier, *(row.ids for row in rows)], limit)
+        if length < SHORT:  # nothing in common with earlier prompts; the next ones are compared with these
+            self._seen, self._start = rows[0].ids[: max(limit, 0)].clone(), None
+            return None
+        if self._start is None and len(rows) + len(earlier) == 1:
+            self._seen = rows[0].ids[:limit].clone()
+            return None
+        if self._start is None or length < len(self._start):
+            self._start = None  # its memory first
+            self._start = Start(rows[0].ids[:length].clone(), self._compute(rows[0].cut(0, length)))
+            self._seen = self._start.ids
+        return self._start
+
+
+def _common(ids: Sequence[Tensor], limit: int) -> int:
+    """How many leading tokens all have in common, at most ``limit``."""
+    first = ids[0]
+    limit = min(limit, *map(len, ids)) if len(ids) > 1 else min(limit, len(first))
+    for other in ids[1:]:
+        differing = (first[:limit] != other[:limit]).nonzero()
+        limit = int(differing[0]) if len(differing) else limit
+    return limit
