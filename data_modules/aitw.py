@@ -200,6 +200,9 @@ class AitwDataModule(StepsDataModule):
         try:
             split = self._split(found)
             folder = stage.begin()
+            kept = len(list((folder / CHUNKS).glob("*.json")))
+            if kept:
+                say(f"AITW: {kept} converted pieces kept from an interrupted run in {folder}")
             with progress("converting AITW") as advance:
                 counts = convert(found.reader, found, split.parts, folder, self.workers, advance)
         finally:

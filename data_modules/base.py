@@ -19,7 +19,7 @@ from data_modules.parts import BANKS, REPORT, Part, PartSteps, load_report, open
 from data_modules.surroundings import PartSurroundings
 from switchmem.benchmarks.base import DataError, DataReport
 from switchmem.benchmarks.store import StepStore
-from switchmem.console import progress
+from switchmem.console import progress, say
 from switchmem.harvest import HarvestPlan, note_damaged, wait_for_writers
 from switchmem.memory.bank import Bank
 from switchmem.memory.embedder import Embedder, HashingEmbedder
@@ -83,6 +83,7 @@ class StepsDataModule(LightningDataModule):
         self.features: RouterFeatures | None = None
         self._selected: tuple[str, Path, int | None] | None = None
         self._plan: HarvestPlan | None = None
+        self._told = False
 
     # --- what a benchmark says ---
 
@@ -168,7 +169,9 @@ class StepsDataModule(LightningDataModule):
         stage = self.steps_stage
         with stage.lock():
             if stage.complete:
+                self._say_once(f"steps: kept from {stage.folder}")
                 return
+            self._told = True  # what is written now is no news later
             report = DataReport()
             try:
                 self.write(stage, report)
@@ -177,6 +180,11 @@ class StepsDataModule(LightningDataModule):
                     raise
                 report.save(stage.folder / REPORT)
                 raise DataError(f"{error} What was left out is listed in {stage.folder / REPORT}.") from error
+
+    def _say_once(self, text: str) -> None:
+        if not self._told:
+            say(text)
+        self._told = True
 
     def part_counts(self) -> dict[str, int]:
         """Steps of each prepared part that has a store of its own, 0 where there are none for the test."""

@@ -37,7 +37,7 @@ from switchmem.console import is_first_rank, muted, quiet, say
 from switchmem.expected import EXPECTED, explained
 from switchmem.learner import RouterModule
 from switchmem.pipeline import Study, Workshop, best_checkpoint, validated
-from switchmem.pipeline.report import MEGABYTES, write_report
+from switchmem.pipeline.report import MEGABYTES, try_report, write_report
 from switchmem.pipeline.share import push_policy
 from switchmem.pipeline.sweep import run_sweep
 from switchmem.ranks import end_with_launcher, forget_launcher, mark_launcher
@@ -411,12 +411,10 @@ class SwitchMemCLI(LightningCLI):
     def after_fit(self) -> None:
         """Train the routers to compare with, and freeze all of them with their thresholds."""
         self.study.finish()
-        self._say_goodbye()
 
     def prepare(self, model: RouterModule, datamodule: LightningDataModule) -> None:
         """Write the step shards of all parts."""
         self.study.prepare_steps()
-        self._say_goodbye()
 
     def show(
         self,
@@ -427,17 +425,14 @@ class SwitchMemCLI(LightningCLI):
     ) -> None:
         """Print a step's prompts and write its pictures, or list steps."""
         self.study.show(step, memory_step)
-        self._say_goodbye()
 
     def harvest(self, model: RouterModule, datamodule: LightningDataModule) -> None:
         """Harvest the preference part alone."""
         self.study.harvest("preference")
-        self._say_goodbye()
 
     def audit(self, model: RouterModule, datamodule: LightningDataModule) -> None:
         """Judge the preference harvest."""
         self.study.audit(model.target, self.provenance)
-        self._say_goodbye()
 
     def test(self, model: RouterModule, datamodule: LightningDataModule) -> None:
         """Score every policy on the test part."""
@@ -445,7 +440,9 @@ class SwitchMemCLI(LightningCLI):
             self._check_against_fit()
         self._log_config()
         self.study.evaluate(self.trainer.loggers, self.provenance)
-        self._say_goodbye()
+        say(f"results: {self.run_folder.results}")
+        if self.section.run.report and is_first_rank():
+            try_report(self.run_folder, self.stages)
 
     def report(self, model: None, pictures: int | None = None, megabytes: int = MEGABYTES) -> None:
         """Write the run's page."""
@@ -466,22 +463,22 @@ class SwitchMemCLI(LightningCLI):
     def _check_against_fit(self) -> None:
         path = self.run_folder.file("config", "fit", "yaml")
         if not path.is_file():
-            raise RunError(f"`test` must find a run of `fit` in {self.run_folder.path}, got none. Run `fit` first.")
+            raise RunError(
+                f"`test` must find a run of `fit` in {self.run_folder.path}, got none. Run `fit` "
+                "first, or name a run: `test --run FOLDER` takes over the config and the flags of its `fit`."
+            )
         found = ignored_by_test(yaml.safe_load(path.read_text(encoding="utf-8")), self.resolved)
         if found:
             values = "; ".join(f"{name} was {then!r} and is now {now!r}" for name, (then, now) in found.items())
             raise RunError(
                 f"`test` must be asked for what `fit` was, since the policy is frozen, got: {values}. Leave these "
-                f"settings as in {path}, or run `fit` with the new ones."
+                f"settings as in {path}: `test --run {self.run_folder.path}` does. Or run `fit` with the new ones."
             )
 
     @rank_zero_only
     def _log_config(self) -> None:
         for logger in self.trainer.loggers:
             logger.log_hyperparams(self.resolved)
-
-    def _say_goodbye(self) -> None:
-        say(f"run folder: {self.run_folder.path}")
 
 
 def main(args: ArgsType = None) -> int:

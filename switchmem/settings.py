@@ -192,6 +192,7 @@ class RunSettings:
         stages_dir: the folder of the stages that runs share; None takes ``<dir>/stages``.
         threads: PyTorch's CPU threads, at least 1; None leaves the choice to PyTorch. The matrices of a router and of
             the pocket actor are so small that a second thread mostly waits, and on shared cores makes others wait.
+        report: whether `test` ends by writing the report's page, ``report/index.html``.
 
     Raises:
         SettingsError: if the name is empty, reserved or holds a path separator, or `threads` is below 1.
@@ -201,6 +202,7 @@ class RunSettings:
     dir: str = "runs"
     stages_dir: str | None = None
     threads: int | None = None
+    report: bool = True
 
     def __post_init__(self) -> None:
         if self.threads is not None and self.threads < 1:

@@ -13,6 +13,7 @@ SMALL = [
     "--study.seeds=[0,1]",
     "--study.bootstrap=200",
     "--trainer.max_epochs=2",
+    "--run.report=false",  # test_report_run.py looks at pages
 ]
 
 

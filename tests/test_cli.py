@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -69,7 +70,8 @@ def test_finished_stages_are_reused_and_the_actor_is_not_loaded(desk, capsys):
     assert not (desk.run / "previous").exists()
     out = capsys.readouterr().out
     assert "harvest: kept from" in out and "router dcoe-0: kept from" in out
-    assert out.count(f"run folder: {desk.run}") == 4  # at the start and at the end of both
+    assert out.count(f"run folder: {desk.run}") == 2 and out.count("steps: kept from") == 2  # once by each command
+    assert f"results: {desk.run / 'results.json'}" in out
 
 
 CHAIN = ("steps", "memory", "harvest", "targets", "router")
@@ -245,6 +247,9 @@ def test_without_a_preference_it_stops_keeps_the_harvest_and_prints_the_counts(t
     captured = capsys.readouterr()
     assert "tied, 0 prefer Text, 0 prefer Image; unparsable answers: " in captured.out
     assert "error: a preference must have steps that prefer Text and steps that prefer Image" in captured.err
+    told = re.search(r"They are kept in (\S+): `answers` and `reasons` of each step in its \.json files", captured.err)
+    rows = [row for path in Path(told[1]).glob("rank-*.json") for row in json.loads(path.read_text())["rows"]]
+    assert rows and all({"answers", "reasons"} <= set(row) for row in rows)
     assert (desk.run / "data_report.json").is_file()
     (harvest,) = (tmp_path / "runs" / "stages").glob("harvest-*")
     assert (harvest / "manifest.json").is_file() and json.loads((harvest / "stage.json").read_text())["complete"]
@@ -280,7 +285,16 @@ def test_a_test_with_settings_that_it_would_ignore_is_refused(desk, flag, capsys
 
 def test_a_test_without_a_fit_is_refused(desk, capsys):
     assert desk("test", "--run.name=other") == 1
-    assert "`test` must find a run of `fit` in" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "`test` must find a run of `fit` in" in told and "`test --run FOLDER` takes over" in told
+
+
+def test_a_test_takes_over_the_flags_of_its_fit(desk):
+    flags = ["--study.seeds=[3]", "--study.targets=[dcoe]", "--run.name=flagged", "--run.report=false"]
+    assert desk("fit", *flags) == 0
+    assert main(["test", "--run", str(desk.folder / "runs" / "flagged")]) == 0
+    results = json.loads((desk.folder / "runs" / "flagged" / "results.json").read_text())
+    assert results["seeds"] == [3]
 
 
 def test_callbacks_can_be_added_on_the_command_line(parsed):

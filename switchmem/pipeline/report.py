@@ -72,6 +72,17 @@ def write_report(run: RunFolder, stages: Stages, pictures: int | None = None, me
     return path
 
 
+def try_report(run: RunFolder, stages: Stages) -> None:
+    """Write the report at the end of a test; where that fails, say why and go on: the results are there already."""
+    try:
+        write_report(run, stages)
+    except Exception as error:  # whatever it is, it must not make a finished test look as if it had failed
+        say(
+            f"note: the report could not be written: {error or type(error).__name__} The results are whole. "
+            f"`python train.py report --run {run.path}` tries again."
+        )
+
+
 def finished(run: RunFolder, command: str = "report") -> dict[str, Any]:
     """The results of a run.
 

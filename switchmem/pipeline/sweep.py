@@ -171,7 +171,7 @@ def _jobs(sweep: SweepFile, combinations: Sequence[Combination], base: list[str]
         key = fingerprint(json.loads(json.dumps(config, default=str)))
         if key not in seen:
             seen.add(key)
-            places = [f"--run.dir={folder}", f"--run.name={key}", f"--run.stages_dir={stages}"]
+            places = [f"--run.dir={folder}", f"--run.name={key}", f"--run.stages_dir={stages}", "--run.report=false"]
             yield Job(combination, key, (*flags, *places), folder)
 
 

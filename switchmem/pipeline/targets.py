@@ -87,10 +87,14 @@ def make_targets(used: Used, stage: Stage) -> Targets:
             try:
                 _fit(used, folder).save(folder)
             except PreferenceError as error:
-                raise PreferenceError(f"{error} What was harvested is kept in {used.harvest.folder}.") from error
+                raise PreferenceError(f"{error} {_raw_answers(used.harvest)}") from error
             stage.finish(*FILES, **pair.counts)
     stage.check()
     return Targets.load(stage.folder)
+
+
+def _raw_answers(harvest: Harvest) -> str:
+    return f"They are kept in {harvest.folder}: `answers` and `reasons` of each step in its .json files."
 
 
 def _fit(used: Used, folder: Path) -> Targets:
@@ -143,7 +147,10 @@ def describe(counts: Mapping[str, int], harvest: Harvest) -> str:
         f"{counts['text']} prefer Text, {counts['image']} prefer Image; {unparsable(harvest)}"
     ]
     if 0 < n_pref < FEW:
-        lines.append(f"note: with {n_pref} non-tied steps, a router shows that the path runs and nothing else.")
+        lines.append(
+            f"note: with {n_pref} non-tied steps, a router shows that the path runs and nothing else. "
+            + _raw_answers(harvest).replace("They", "The raw answers")
+        )
     return "\n".join(lines)
 
 

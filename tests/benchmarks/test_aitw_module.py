@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -156,7 +157,7 @@ def test_the_bytes_do_not_depend_on_the_workers_and_a_second_seed_surveys_nothin
     assert report_of(other)["found"] == report_of(one)["found"] and report_of(other)["proof"] != report_of(one)["proof"]
 
 
-def test_a_killed_conversion_goes_on(make, root, monkeypatch):
+def test_a_killed_conversion_goes_on(make, root, monkeypatch, capsys):
     data = make(root)
 
     def killed(*_):
@@ -167,7 +168,14 @@ def test_a_killed_conversion_goes_on(make, root, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             data.prepare_steps()
     monkeypatch.setattr("switchmem.benchmarks.aitw.records.AitwReader.read", lambda *_: pytest.fail("converted again"))
+    capsys.readouterr()
     data.prepare_steps()
+    assert re.search(r"AITW: [1-9]\d* converted pieces kept from an interrupted run in ", capsys.readouterr().out)
+    data.prepare_steps()
+    assert "steps: kept from" not in capsys.readouterr().out  # it has just been told what was written
+    again = make(root)
+    again.prepare_steps()
+    assert f"steps: kept from {again.steps_stage.folder}" in capsys.readouterr().out
     assert len(data.part("preference")) == 8 and not list(data.steps_stage.folder.glob(".chunks"))
 
 

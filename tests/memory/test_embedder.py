@@ -437,7 +437,7 @@ def test_a_model_that_cannot_be_loaded_is_named(monkeypatch):
         raise OSError("no such repository")
 
     monkeypatch.setattr(sentence_transformers, "SentenceTransformer", fail)
-    with pytest.raises(EmbedderError, match="`model` must be an embedding model.*'org/none'.*HashingEmbedder"):
+    with pytest.raises(EmbedderError, match="`model` must be an embedding model.*'org/none'.*--memory hashing.yaml"):
         SentenceTransformerEmbedder("org/none").texts(["a"])
 
 

@@ -106,6 +106,27 @@ def test_screens_and_memories_are_the_recorded_ones(page, recorded):
     assert not page.all("ul", **{"aria-label": "What is shown"})  # nothing is missing, and nothing says so
 
 
+def test_a_test_ends_with_its_page(desk, capsys):
+    assert desk("test", "--run.report=true") == 0
+    told = capsys.readouterr().out.splitlines()
+    index = desk.run / "report" / "index.html"
+    assert told[-2] == f"results: {desk.run / 'results.json'}" and told[-1].startswith(f"report: {index}, ")
+    assert len(Page(index.read_text(encoding="utf-8")).data["steps"]) == len(rows_of(desk.run))
+
+
+def test_a_report_that_fails_loses_no_results(desk, monkeypatch, capsys):
+    def fails(*_):
+        raise ZeroDivisionError("no room for a picture.")
+
+    monkeypatch.setattr("switchmem.pipeline.report.with_pictures", fails)
+    (desk.run / "results.json").unlink()
+    assert desk("test", "--run.report=true") == 0
+    told = capsys.readouterr().out
+    assert "note: the report could not be written: no room for a picture. The results are whole." in told
+    assert f"`python train.py report --run {desk.run}` tries again" in told
+    assert json.loads((desk.run / "results.json").read_text())["policies"] and not (desk.run / "report").exists()
+
+
 def test_a_run_is_found_by_its_folder_and_by_its_config(desk):
     assert desk("report") == 0
     first = (desk.run / "report" / "index.html").read_bytes()
