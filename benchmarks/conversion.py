@@ -275,7 +275,7 @@ Seconds = dict[str, tuple[float, float]]
 
 
 def measure(folder: Path, options: argparse.Namespace) -> tuple[str, Seconds, dict[str, float], float]:
-    """Where the screens come from, medians of all turns (times, scalings), and the peak memory of one of two workers."""
+    """Where the screens come from, medians of all turns (times, scalings), and the peak memory of a worker of two."""
     origin, paths = write_shards(folder / "source", options.shards, options.steps_per_shard)
     found = survey(AitwReader(), find_files(paths[0].parent, is_shard), folder / "survey", 1, silent)
     by_convert(found, folder / "store", 1)

@@ -124,6 +124,10 @@ def _are_numbers(values: tuple[object, ...]) -> bool:
     return _NUMBERS.issuperset(map(type, values)) or all(isinstance(value, (int, float)) for value in values)
 
 
+def _are_four_finite(box: object) -> bool:
+    return isinstance(box, tuple) and len(box) == 4 and _are_numbers(box) and all(map(math.isfinite, box))
+
+
 def _is_box(box: tuple[float, float, float, float]) -> bool:
     if not isinstance(box, tuple) or len(box) != 4 or not _are_numbers(box):
         return False
@@ -142,9 +146,11 @@ class UIElement:
         description: the accessibility label or a functional description, or "".
         resource_id: the developer's identifier, or "".
         clickable, editable, checked, scrollable: state flags; False where the recording does not say.
+        recorded: ``(left, top, right, bottom)`` as recorded, where that leaves the screen and `box` is what of it is
+            on the screen, for a score that looks at it; None where the two are the same.
 
     Raises:
-        RecordError: if the box is inverted or leaves the screen.
+        RecordError: if the box is inverted or leaves the screen, or `recorded` is not four numbers.
     """
 
     box: tuple[float, float, float, float]
@@ -156,8 +162,14 @@ class UIElement:
     editable: bool = False
     checked: bool = False
     scrollable: bool = False
+    recorded: tuple[float, float, float, float] | None = None
 
     def __post_init__(self) -> None:
+        if self.recorded is not None and not _are_four_finite(self.recorded):
+            raise RecordError(
+                f"`recorded` must be (left, top, right, bottom), four finite numbers, got {self.recorded!r}. "
+                "Leave it out where the box is on the screen."
+            )
         if not _is_box(self.box):
             raise RecordError(
                 "`box` must be (left, top, right, bottom) in [0, 1] with left <= right and top <= bottom, "
@@ -195,7 +207,8 @@ class UIElement:
     def from_dict(cls, values: Mapping[str, Any]) -> UIElement:
         """Inverse of `to_dict`. Unknown keys raise `RecordError`."""
         try:
-            return cls(**{**values, "box": tuple(values["box"])})
+            boxes = {name: tuple(values[name]) for name in ("box", "recorded") if name in values}
+            return cls(**{**values, "box": tuple(values["box"]), **boxes})
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, RecordError):
                 raise

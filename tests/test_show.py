@@ -203,6 +203,10 @@ def test_nothing_of_a_screen_steers_the_terminal_or_leaves_the_folder(tmp_path, 
     show_step(data, actor, HashingEmbedder(), tmp_path / "show", None)
     out = capsys.readouterr().out
     assert all(c == "\n" or c.isprintable() for c in out)
+    lines = out.splitlines()  # an id with a line break is one line, wherever it is told
+    assert sum(line.startswith("step: single/../../etc/") and line.endswith("long /0") for line in lines) == 1
+    assert sum(line.startswith("demonstration: single/../../etc/") and "long 2/1, " in line for line in lines) == 1
+    assert sum(line.startswith("  --step 'single/../../etc/") for line in lines) == 4
     assert "\\x1b[2J" in out and "part 'test' must have steps, got none\\x1b[0m." in out
     assert [p.name for p in tmp_path.iterdir()] == ["show"]
     (place,) = (tmp_path / "show").iterdir()

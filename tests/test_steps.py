@@ -90,6 +90,12 @@ def test_a_box_must_lie_on_the_screen(box):
         UIElement(box)
 
 
+@pytest.mark.parametrize("box", [(0, 0, math.nan, 1), (0, 0, 1, math.inf), (0, 0, 1), (0, 0, 1, "a"), [0, 0, 1, 1]])
+def test_a_recorded_box_must_be_four_finite_numbers(box):
+    with pytest.raises(RecordError, match=r"`recorded` must be .*Leave it out"):
+        UIElement((0, 0, 1, 1), recorded=box)
+
+
 def test_an_element_has_an_area_a_middle_and_a_label():
     element = UIElement((0.25, 0.5, 0.75, 1.0), description="Search")
     assert (element.area, element.center, element.label) == (0.25, (0.5, 0.75), "Search")
@@ -147,7 +153,17 @@ boxes = st.tuples(unit, unit, unit, unit).map(
     lambda v: (min(v[0], v[2]), min(v[1], v[3]), max(v[0], v[2]), max(v[1], v[3]))
 )
 elements = st.builds(
-    UIElement, boxes, words, words, words, words, st.booleans(), st.booleans(), st.booleans(), st.booleans()
+    UIElement,
+    boxes,
+    words,
+    words,
+    words,
+    words,
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    st.booleans(),
+    st.none() | st.tuples(*[st.floats(-2, 2)] * 4),
 )
 
 

@@ -16,6 +16,15 @@ class DataError(Exception):
     """Data as a whole is unusable: the message says what was looked for, where, and the way out."""
 
 
+def one_line(text: str) -> str:
+    r"""The text with line breaks, and all else that could steer a terminal or a log, written as escapes.
+
+    >>> one_line("a\x1b[31mb\nc")
+    'a\\x1b[31mb\\nc'
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 class Benchmark(Protocol):
     """A benchmark's name and its official score."""
 
@@ -36,7 +45,7 @@ class Benchmark(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One record, or one whole file or run, that was left out.
+    """One record, or one whole file or run, that was left out. As text it is one printable line.
 
     Args:
         id: the step's id where it is known, else the benchmark, file and place.
@@ -45,6 +54,9 @@ class Fault:
 
     id: str
     reason: str
+
+    def __str__(self) -> str:
+        return one_line(f"{self.id}: {self.reason}")
 
 
 @dataclass(slots=True)
@@ -119,6 +131,6 @@ def require_steps(kept: int, report: DataReport, where: Iterable[object], way_ou
     if kept:
         return
     places = ", ".join(str(place) for place in where)
-    first = "; ".join(f"{fault.id}: {fault.reason}" for fault in report.faults[:3])
+    first = "; ".join(map(str, report.faults[:3]))
     found = f"{report.summary()} ({first})" if first else report.summary()
     raise DataError(f"No usable step in {places}: {found}. {way_out}")

@@ -19,7 +19,7 @@ from typing import Any
 from switchmem.benchmarks.base import DataError, DataReport, Fault
 from switchmem.benchmarks.pool import OnRead, Task, run_tasks
 from switchmem.benchmarks.shard_writer import INDEX, STEPS_PER_SHARD, ShardWriter, write_index
-from switchmem.benchmarks.sources import SourceFile
+from switchmem.benchmarks.sources import SourceFile, may_be_cut
 from switchmem.benchmarks.survey import (
     Advance,
     Episode,
@@ -105,7 +105,7 @@ def convert(
         remove_temporary(folder / name)
     identity = reader_key(reader)
     paths = [folder / CHUNKS / f"{chunk.key(identity)}.json" for chunk in chunks]
-    left = [(chunk, path) for chunk, path in zip(chunks, paths, strict=True) if not _is_done(path, folder)]
+    left = [(chunk, path) for chunk, path in zip(chunks, paths, strict=True) if not _is_done(chunk, path, folder)]
     tasks = [Task(chunk.name, _convert_chunk, (reader, chunk, folder, path)) for chunk, path in left]
     run_tasks(tasks, workers, progress(advance, _files(chunks), _files([chunk for chunk, _ in left])))
     results = [json.loads(path.read_text(encoding="ascii")) for path in paths]
@@ -158,11 +158,14 @@ def _wanted(survey: Survey, parts: Mapping[str, Collection[str]]) -> dict[int, W
     return by_source
 
 
-def _is_done(path: Path, folder: Path) -> bool:
-    """Whether a chunk's result and all its tars are there."""
+def _is_done(chunk: _Chunk, path: Path, folder: Path) -> bool:
+    """Whether a chunk's result and all its tars are there, and no step is missing that a second try could find."""
     if not path.exists():
         return False
-    parts = json.loads(path.read_text(encoding="ascii"))["parts"]
+    result = json.loads(path.read_text(encoding="ascii"))
+    parts = result["parts"]
+    if result["faults"] and any(may_be_cut(source) for source, _ in chunk.sources):
+        return False
     tars = [(folder / part / row["name"], row["bytes"]) for part, (rows, _) in parts.items() for row in rows]
     return all(tar.is_file() and tar.stat().st_size == size for tar, size in tars)
 
@@ -202,7 +205,7 @@ def _take(reader: StepReader, source: SourceFile, left: Wanted, report: DataRepo
 def _lost(left: Wanted, source: SourceFile, report: DataReport) -> Iterator[tuple[str, str]]:
     """Faults of steps that the survey has found and that could not be read."""
     reasons = {fault.id: fault.reason for fault in report.faults}
-    damage = f" ({report.faults[0].id}: {report.faults[0].reason})" if report.faults else ""
+    damage = f" ({report.faults[0]})" if report.faults else ""
     for step_id in left:
         changed = f"the step was whole in the survey and is not found in {source.name} any more{damage}."
         yield step_id, reasons.get(step_id, changed)

@@ -180,7 +180,7 @@ def read_step(values: Mapping[str, Any], folder: Path, report: DataReport) -> St
 class _Reader:
     def __init__(self, root: Path, report: DataReport) -> None:
         self.root, self.report = root, report
-        self.places: dict[str, str] = {}  # by step id, where it was first
+        self.places: dict[str, str] = {}  # by id of a usable step, where it was first
 
     def _line(self, file: Path, number: int, line: bytes) -> Step | None:
         """The step of one line, or None after counting why there is none."""
@@ -196,9 +196,9 @@ class _Reader:
                 raise RecordError(
                     f"the step comes twice: at {place}, and first at {self.places[step_id]}, which counts."
                 )
-            self.places[step_id] = place
             known = step_id
             step = read_step(values, file.parent, self.report)
+            self.places[step_id] = place  # a copy that cannot be used does not stand in the way of one that can
         except RecordError as error:
             self.report.add(known, str(error))
             return None

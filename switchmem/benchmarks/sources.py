@@ -5,7 +5,8 @@
         head = file.read(2)
 
 Local paths need nothing. ``http://``, ``memory://`` and ``zip://member::archive`` come with fsspec; ``gs://`` and
-``s3://`` need the package that fsspec names when it is missing.
+``s3://`` need the package that fsspec names when it is missing. A web server that is silent for
+`$SWITCHMEM_HTTP_TIMEOUT` seconds (60) ends the run with a message; other file systems have waits of their own.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 BUFFER = 1 << 18  # bytes per read: few calls from Python, and no more memory than a shard's first rows
+TIMEOUT = "SWITCHMEM_HTTP_TIMEOUT"
 _STAMPS = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "created")  # as file systems name it
 
 
@@ -44,6 +46,11 @@ class SourceFile:
     size: int
     stamp: str = ""
     on_read: Callable[[int], None] | None = field(default=None, compare=False, repr=False)
+
+
+def may_be_cut(source: SourceFile) -> bool:
+    """Whether a connection that ends early looks like the file's end, because its server does not say its length."""
+    return is_url(source.url) and not source.size
 
 
 def is_url(root: str | Path) -> bool:
@@ -161,11 +168,44 @@ def _remote(root: str) -> tuple[AbstractFileSystem, str, str]:
     from fsspec.core import url_to_fs  # local data does not need it
 
     try:
-        system, path = url_to_fs(root)
+        system, path = url_to_fs(root, **_waits(root))
+    except DataError:
+        raise
     except Exception as error:  # an unknown protocol, a package that is not installed, a missing archive
         raise DataError(f"{root} cannot be opened: {error}. Check the address; install what it needs.") from error
     rest = root.partition("::")[2]
     return system, path, f"::{rest}" if rest else ""
+
+
+def _waits(root: str) -> dict[str, Any]:
+    """Settings of the file systems in a URL: how long a web server may be silent, however long a file takes.
+
+    aiohttp's own limit is five minutes for a whole file, which a shard of a gigabyte may well take.
+    """
+    protocols = [name for name in ("http", "https") if f"{name}://" in root]
+    if not protocols:
+        return {}
+    from aiohttp import ClientTimeout  # what fsspec reads http with
+
+    seconds = http_timeout()
+    settings = {"client_kwargs": {"timeout": ClientTimeout(total=None, sock_connect=seconds, sock_read=seconds)}}
+    return {name: settings for name in protocols}
+
+
+def http_timeout() -> float:
+    """Seconds without a byte after which a web server counts as gone, from `$SWITCHMEM_HTTP_TIMEOUT`; 60 without it.
+
+    Raises:
+        DataError: if the variable holds no positive number.
+    """
+    text = os.environ.get(TIMEOUT, "") or "60"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise DataError(f"`${TIMEOUT}` must be a number of seconds above 0, got {text!r}. Correct it, or unset it.")
+    return seconds
 
 
 def _is_folder(info: dict[str, Any], root: str) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 from switchmem.benchmarks.base import DataReport, Fault, require_steps
 from switchmem.benchmarks.pool import OnRead, Task, run_tasks
-from switchmem.benchmarks.sources import SourceFile
+from switchmem.benchmarks.sources import SourceFile, may_be_cut
 from switchmem.stages import fingerprint
 from switchmem.steps import Step
 
@@ -161,7 +161,8 @@ def survey(
     Args:
         reader: of the benchmark.
         sources: in the order that decides which copy of a step is the first.
-        folder: keeps what each source holds; a second call reads only sources that are new or have changed.
+        folder: keeps what each source holds; a second call reads only sources that are new or have changed, and those
+            with a fault whose server does not say their length: the connection may have ended early.
         workers: processes, at least 1; None takes one per core.
         advance: told the bytes read so far and in all.
 
@@ -172,7 +173,7 @@ def survey(
     remove_temporary(folder)
     identity = reader_key(reader)
     paths = [folder / f"{fingerprint([FORMAT, identity, *source_key(source)])}.json" for source in sources]
-    left = [(source, path) for source, path in zip(sources, paths, strict=True) if not path.exists()]
+    left = [(source, path) for source, path in zip(sources, paths, strict=True) if not _is_known(source, path)]
     tasks = [Task(source.name, _survey_source, (reader, source, path)) for source, path in left]
     run_tasks(tasks, workers, progress(advance, sources, [source for source, _ in left]))
     report = DataReport()
@@ -186,6 +187,11 @@ def survey(
     require_steps(report.kept, report, names, "Check that the files are whole and of the official release.")
     log.note()
     return Survey(reader, tuple(sources), tuple(log.episodes()), report)
+
+
+def _is_known(source: SourceFile, path: Path) -> bool:
+    """Whether an earlier call has read the whole source."""
+    return path.exists() and not (may_be_cut(source) and _load(path)[1].faults)
 
 
 def reader_key(reader: StepReader) -> str:

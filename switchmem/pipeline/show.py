@@ -17,6 +17,7 @@ from PIL import Image
 from switchmem.actors.encoder import PromptEncoder
 from switchmem.actors.spec import ActorSpec
 from switchmem.benchmarks import DataError
+from switchmem.benchmarks.base import one_line
 from switchmem.benchmarks.store import step_key
 from switchmem.console import say
 from switchmem.memory.bank import action_text
@@ -155,7 +156,7 @@ def _listing(parts: Mapping[str, Part], lacking: Mapping[str, str]) -> Iterator[
 
 def quoted(step_id: str) -> str:
     """An id as it can be pasted behind a flag, unless it holds control characters."""
-    return printable(shlex.quote(step_id))
+    return one_line(shlex.quote(step_id))
 
 
 def _find(data: ShownData, parts: Mapping[str, Part], embedder: Embedder, step_id: str, memory_id: str | None) -> Shown:
@@ -240,7 +241,7 @@ def _render(shown: Shown, actor: ActorSpec, folder: Path) -> Iterator[str]:
 
 def _facts(shown: Shown, actor: ActorSpec, encoder: PromptEncoder) -> Iterator[str]:
     step, demo = shown.step, shown.demo
-    yield f"step: {step.step_id}"
+    yield f"step: {one_line(step.step_id)}"
     yield f"part: {', '.join(shown.parts)}"
     yield f"instruction: {step.instruction}"
     yield f"gold action: {action_text(step.action)}"
@@ -248,7 +249,7 @@ def _facts(shown: Shown, actor: ActorSpec, encoder: PromptEncoder) -> Iterator[s
     if demo is None:
         yield f"demonstration: {shown.origin}"
         return
-    yield f"demonstration: {demo.step_id}, {shown.origin}"
+    yield f"demonstration: {one_line(demo.step_id)}, {shown.origin}"
     yield f"its action: {action_text(demo.action)}"
     grammar = actor.load_grammar().for_screen((demo.screenshot.width, demo.screenshot.height))
     whole = encoder.count(text_state(demo, grammar, actor.load_template().memory))

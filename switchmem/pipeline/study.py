@@ -97,7 +97,7 @@ class Study:
     def _say_parts(self, report: DataReport) -> None:
         """The first things that were left out, how many steps each part has, and what must be read with the data."""
         for fault in report.faults[:SAID]:
-            say(f"  left out: {fault.id}: {fault.reason}")
+            say(f"  left out: {fault}")
         counts = self.data.part_counts()
         say("parts: " + ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) + " steps")
         if not counts[TEST]:

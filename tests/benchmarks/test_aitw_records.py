@@ -11,10 +11,12 @@ import pytest
 from tfrecord.writer import TFRecordWriter
 
 from switchmem.benchmarks import DataError, DataReport
+from switchmem.benchmarks.aitw import AitwBenchmark, actions_match
 from switchmem.benchmarks.aitw.records import AitwReader, find_shards, is_shard, read_tfrecords
 from switchmem.benchmarks.convert import convert, survey
 from switchmem.benchmarks.sources import find_files
 from switchmem.benchmarks.store import StepStore
+from switchmem.steps import Action, ActionType
 
 
 def silent(done, total):
@@ -216,3 +218,23 @@ def test_memory_does_not_grow_with_the_shard(aitw_features, project, tmp_path):
     assert count == 300 and kilobytes < 250_000
     rows = json.loads((tmp_path / "steps/all/index.json").read_text())["shards"]
     assert [row["steps"] for row in rows] == [256, 44]
+
+
+def test_a_box_that_leaves_the_screen_is_scored_as_recorded(write, both, aitw_features):
+    """Its enlarged middle is another one than that of the part on the screen, which `Step` holds."""
+    boxes = np.array([[0.1, -0.3, 0.1, 0.4], [0.5, 0.8, 0.25, 0.5], [0.7, 0.25, 0.2, 0.5]], np.float32)
+    names = {f"image/ui_annotations_{name}": [b"", b"", b""] for name in ("text", "ui_types")}
+    touch = {name: [0.15, 0.0] for name in ("results/yx_touch", "results/yx_lift")}
+    write(step(0, **names, **touch, **{"image/ui_annotations_positions": boxes.ravel().tolist()}), end(1))
+    gold = both()[0][0]
+    assert gold.elements[2].recorded is None
+    assert gold.elements[0].box[0] == 0.0 and gold.elements[0].recorded[0] == np.float32(-0.3)
+    decided = []
+    for x in np.linspace(0, 1, 101):
+        other = Action(ActionType.TAP, (float(x), 0.15))
+        yx = [0.15, float(x)]
+        expected = actions_match(yx, yx, 4, [0.15, 0.0], [0.15, 0.0], 4, boxes)
+        assert AitwBenchmark().score(other, gold) == expected
+        cut = [(e.box[1], e.box[0], e.box[3] - e.box[1], e.box[2] - e.box[0]) for e in gold.elements]
+        decided.append(expected != actions_match(yx, yx, 4, [0.15, 0.0], [0.15, 0.0], 4, cut))
+    assert any(decided)  # the boxes on the screen alone would have said something else

@@ -54,3 +54,15 @@ def test_every_benchmark_has_its_name_and_scores_none_as_zero(name, make_step):
 def test_an_unknown_benchmark_lists_the_known():
     with pytest.raises(DataError, match=f"must be one of {', '.join(sorted(BENCHMARKS))}, got 'aitv'"):
         get_benchmark("aitv")
+
+
+def test_a_fault_is_told_on_one_printable_line_and_kept_as_it_is(tmp_path):
+    report = DataReport(read=1)
+    report.add("aitw/7\n8\x1b[2J/0", "it has\r\u2028 naïve 漢 \ud800")
+    told = "aitw/7\\n8\\x1b[2J/0: it has\\r\\u2028 naïve 漢 \\ud800"
+    assert str(report.faults[0]) == told
+    with pytest.raises(DataError) as error:
+        require_steps(0, report, ["here"], "Look.")
+    assert told in str(error.value) and "\n" not in str(error.value)
+    report.save(tmp_path / "report.json")
+    assert json.loads((tmp_path / "report.json").read_text())["faults"][0]["id"] == "aitw/7\n8\x1b[2J/0"

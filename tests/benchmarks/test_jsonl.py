@@ -212,6 +212,16 @@ def test_a_step_that_comes_twice_counts_once_over_all_files(folder):
     assert "at b.jsonl#line-1, and first at a.jsonl#line-1, which counts" in report.faults[1].reason
 
 
+def test_a_good_copy_of_a_step_counts_whatever_is_wrong_with_others(folder):
+    bad = line(instruction="bad", screenshot="gone.png")
+    write(folder, bad, line(instruction="good"), bad, name="a.jsonl")
+    steps, _, report = read(folder)
+    assert [step.instruction for step in steps] == ["good"]
+    assert [fault.id for fault in report.faults] == ["recorded/e/0"] * 2
+    assert "gone.png cannot be read" in report.faults[0].reason
+    assert "at a.jsonl#line-3, and first at a.jsonl#line-2, which counts" in report.faults[1].reason
+
+
 def test_marks_blank_lines_and_other_line_ends(folder):
     text = json.dumps(line(instruction="one\u2028two\u0085"), ensure_ascii=False)
     (folder / "steps.jsonl").write_bytes(b"\xef\xbb\xbf" + text.encode() + b"\r\n\r\n  \n" + text.encode()[:9])

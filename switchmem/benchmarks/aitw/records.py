@@ -124,18 +124,23 @@ class _Annotations:
 
     Args:
         boxes: (left, top, right, bottom) in [0, 1], [n, 4].
+        recorded: by number of an element whose box leaves the screen, the box before it was cut.
         texts, kinds: of each.
         dropped: how many more had no place on the screen.
     """
 
     boxes: NDArray[np.float64]
+    recorded: dict[int, tuple[float, float, float, float]]
     texts: list[str]
     kinds: list[str]
     dropped: int
 
     def elements(self) -> tuple[UIElement, ...]:
         rows = zip(self.boxes.tolist(), self.texts, self.kinds, strict=True)
-        return tuple(UIElement((box[0], box[1], box[2], box[3]), text, kind) for box, text, kind in rows)
+        elements = [UIElement((box[0], box[1], box[2], box[3]), text, kind) for box, text, kind in rows]
+        for number, box in self.recorded.items():
+            elements[number] = replace(elements[number], recorded=box)
+        return tuple(elements)
 
 
 def _annotations(features: Mapping[str, Feature]) -> _Annotations:
@@ -150,11 +155,13 @@ def _annotations(features: Mapping[str, Feature]) -> _Annotations:
     with np.errstate(invalid="ignore"):  # infinities of both signs
         corners = np.stack([x, y, x + width, y + height], axis=1)
         placed = np.isfinite(corners).all(axis=1) & (height >= 0) & (width >= 0)
+    if not placed.all():
+        kept = np.flatnonzero(placed).tolist()
+        corners, texts, kinds = corners[kept], [texts[i] for i in kept], [kinds[i] for i in kept]
     boxes = corners.clip(0.0, 1.0)
-    if placed.all():
-        return _Annotations(boxes, texts, kinds, 0)
-    kept = np.flatnonzero(placed).tolist()
-    return _Annotations(boxes[kept], [texts[i] for i in kept], [kinds[i] for i in kept], len(placed) - len(kept))
+    leaving = np.flatnonzero((boxes != corners).any(axis=1)).tolist()
+    recorded = {number: tuple(corners[number].tolist()) for number in leaving}
+    return _Annotations(boxes, recorded, texts, kinds, len(placed) - len(kinds))
 
 
 @dataclass(frozen=True, slots=True)

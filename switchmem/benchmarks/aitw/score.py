@@ -200,9 +200,11 @@ class AitwBenchmark:
     def score(self, action: Action | None, gold: Step) -> float:
         """Score one predicted action; see `actions_match`.
 
-        A long press counts as a tap. Opening an app and waiting do not exist in AITW and match nothing.
+        A long press counts as a tap. Opening an app and waiting do not exist in AITW and match nothing. A box that
+        leaves the screen is taken as recorded.
         """
         if action is None:
             return 0.0
-        boxes = [(e.box[1], e.box[0], e.box[3] - e.box[1], e.box[2] - e.box[0]) for e in gold.elements]
+        corners = [element.recorded or element.box for element in gold.elements]
+        boxes = [(top, left, bottom - top, right - left) for left, top, right, bottom in corners]
         return float(actions_match(*_official(action), *_official(gold.action), boxes))

@@ -137,7 +137,7 @@ def _listed(value: object, stem: str) -> Iterator[tuple[str, object]]:
 
 def _require(loader: _Loader, paths: tuple[Path, ...] | list[Path]) -> dict[str, Episode]:
     if not loader.episodes:
-        first = "; ".join(f"{fault.id}: {fault.reason}" for fault in loader.report.faults[:3])
+        first = "; ".join(map(str, loader.report.faults[:3]))
         where = f"{paths[0]}" + (f" and {len(paths) - 1} more files" if len(paths) > 1 else "")
         raise DataError(f"No usable episode in {where} ({first or 'it is empty'}).\n{GUIDE}")
     return loader.episodes
