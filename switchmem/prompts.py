@@ -33,7 +33,10 @@ from switchmem.memory.views import (
     one_line,
     text_state,
 )
-from switchmem.steps import Step
+from switchmem.steps import Action, ActionType, Step
+
+_UNKNOWN = Action(ActionType.WAIT)
+"""Stands for an action that is not to be told: it points at nothing on the screen."""
 
 
 class PromptError(ValueError):
@@ -61,6 +64,7 @@ class PromptTemplate:
         opening: the first words of the user message. Where it holds ``{actions}``, the grammar's message stands there
             and not in the system message.
         goal: around the current screenshot, which stands at ``{screenshot}``, else at the end; holds ``{instruction}``.
+        screen_text: the current screen as text, ``{state}``, for actors that are shown it: see `with_screen_text`.
         closing: the last words, in every condition alike.
         memory: the words around the demonstration.
         memory_first: whether the memory comes before the current state.
@@ -76,6 +80,7 @@ class PromptTemplate:
     system: str = ""
     opening: str = ""
     goal: str = "Instruction: {instruction}\nCurrent screenshot:\n"
+    screen_text: str = "\nElements of the current screen:\n{state}"
     closing: str = "\nGive the next action for the current screenshot."
     memory: MemoryLayout = field(default=DEFAULT_LAYOUT)
     memory_first: bool = False
@@ -93,9 +98,26 @@ class PromptTemplate:
         head = self.memory.head.lstrip("\n")  # it opens the message now
         return replace(self, memory_first=True, memory=replace(self.memory, head=head))
 
+    def with_screen_text(self) -> PromptTemplate:
+        """The same words with the current screen's textual state behind the instruction, in every condition.
+
+        >>> POCKET.with_screen_text().goal
+        'goal {instruction} state {state} screen'
+        """
+        if "{state}" in self.goal:
+            return self
+        return replace(self, goal=self.goal.replace("{instruction}", "{instruction}" + self.screen_text, 1))
+
 
 DEFAULT = PromptTemplate("default", system="You operate an Android phone for the user, one action at a time.")
-POCKET = PromptTemplate("pocket", goal="goal {instruction} screen", closing="", memory=POCKET_LAYOUT, joint=" ")
+POCKET = PromptTemplate(
+    "pocket",
+    goal="goal {instruction} screen",
+    screen_text=" state {state}",
+    closing="",
+    memory=POCKET_LAYOUT,
+    joint=" ",
+)
 UI_TARS = PromptTemplate(
     "ui_tars",
     system="You are a helpful assistant.",
@@ -235,11 +257,13 @@ def build_prompt(
     specials: Sequence[str],
     pictures: tuple[Image.Image | None, Image.Image | None] = (None, None),
     state: str | None = None,
+    budget: Budget | None = None,
 ) -> Prompt:
     """Build the prompt of one step in one condition.
 
     Args:
-        step: the current step; only its instruction and screenshot are shown.
+        step: the current step; only its instruction, its screenshot and, where the template has a place for it, its
+            textual screen are shown.
         demo: the retrieved step; may be None for condition ``NONE``, which shows nothing of it.
         condition: in which form the demonstration is shown.
         template: the words around everything.
@@ -247,9 +271,11 @@ def build_prompt(
         specials: the tokenizer's special and added tokens; none of them survives in any text of the user message.
         pictures: the decoded screenshots of ``step`` and ``demo``, where the caller has them already.
         state: the textual screen of ``demo``, where the caller has it already; None writes all of it.
+        budget: the most tokens of the current textual screen; None for no limit.
 
     Raises:
         PromptError: if a memory condition has no demonstration.
+        BudgetError: if what may not be left out of the current textual screen does not fit.
     """
     if demo is None and condition is not Condition.NONE:
         raise PromptError(
@@ -257,7 +283,7 @@ def build_prompt(
             "Leave out steps for which retrieval found no memory, and count them."
         )
     screenshot = pictures[0] if pictures[0] is not None else step.screenshot.image()
-    current = _current(template, one_line(step.instruction), screenshot)
+    current = _current(template, step, style, screenshot, budget)
     memory: tuple[Part, ...] = ()
     if demo is not None:
         memory = memory_parts(demo, condition, _style_on(demo, style), template.memory, pictures[1], state)
@@ -285,7 +311,12 @@ def _arranged(
 
 
 def view_prompt(
-    step: Step, view: View, template: PromptTemplate, style: ActionStyle, specials: Sequence[str]
+    step: Step,
+    view: View,
+    template: PromptTemplate,
+    style: ActionStyle,
+    specials: Sequence[str],
+    budget: Budget | None = None,
 ) -> Prompt:
     """The prompt of one step with a baseline's view of its memory.
 
@@ -294,15 +325,16 @@ def view_prompt(
     own form asks for its own actions.
 
     Args:
-        step: the current step; only its instruction and screenshot are shown.
+        step: the current step, of which the same is shown as in every other condition.
         view: of its memory; what it leaves open is as in every other condition.
         template: the words around everything.
         style: how the actor writes actions.
         specials: the tokenizer's special and added tokens; none of them survives in any text of the user message.
+        budget: the most tokens of the current textual screen; None for no limit.
     """
     current = view.current
     if current is None:
-        current = _current(template, one_line(step.instruction), step.screenshot.image())
+        current = _current(template, step, style, step.screenshot.image(), budget)
     prompt = _arranged(current, view.memory, template, style, specials, view.closing)
     return prompt if view.system is None else replace(prompt, system=view.system, opening="", answer=None)
 
@@ -312,10 +344,16 @@ def writer_prompt(call: WriterCall, specials: Sequence[str]) -> Prompt:
     return Prompt(call.system, (), _escaped(call.parts, specials))
 
 
-def _current(template: PromptTemplate, instruction: str, screenshot: Image.Image) -> tuple[Part, ...]:
-    """The current state: the instruction and the screenshot, in the template's order."""
+def _current(
+    template: PromptTemplate, step: Step, style: ActionStyle, screenshot: Image.Image, budget: Budget | None
+) -> tuple[Part, ...]:
+    """The current state: the instruction, the textual screen where asked for, and the screenshot, in their order."""
+    words = {"instruction": one_line(step.instruction)}
+    if "{state}" in template.goal:
+        unsolved = replace(step, action=_UNKNOWN)  # what is kept of a long screen must not depend on the gold action
+        words["state"] = text_state(unsolved, _style_on(step, style), template.memory, budget)
     before, _, after = template.goal.partition("{screenshot}")
-    return _merge((before.format(instruction=instruction), screenshot, after.format(instruction=instruction)))
+    return _merge((before.format(**words), screenshot, after.format(**words)))
 
 
 def _whole_parts(parts: Sequence[Part]) -> int:
@@ -348,15 +386,15 @@ def build_prompts(
         template: the words around everything.
         style: how the actor writes elements and actions.
         specials: the tokenizer's special and added tokens.
-        budget: the most tokens of its textual screen; None for no limit.
+        budget: the most tokens of a textual screen; None for no limit.
 
     Raises:
         PromptError: if a memory condition has no demonstration.
-        BudgetError: if what may not be left out of the textual screen does not fit.
+        BudgetError: if what may not be left out of a textual screen does not fit.
     """
     wanted = dict.fromkeys((Condition.NONE, *conditions))
     shows = demo is not None and any(condition.shows_image for condition in wanted)
     pictures = (step.screenshot.image(), demo.screenshot.image() if shows and demo is not None else None)
     tells = demo is not None and any(condition.shows_text for condition in wanted)
     state = text_state(demo, _style_on(demo, style), template.memory, budget) if tells and demo is not None else None
-    return {c: build_prompt(step, demo, c, template, style, specials, pictures, state) for c in wanted}
+    return {c: build_prompt(step, demo, c, template, style, specials, pictures, state, budget) for c in wanted}

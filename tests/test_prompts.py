@@ -148,6 +148,27 @@ def test_the_state_prompt_shows_nothing_of_the_demonstration():
     assert with_demo.memory == without.memory
 
 
+@pytest.mark.parametrize("tokens", [None, 40, 12])
+@pytest.mark.parametrize("name", ["default", "ui_tars", "aguvis", "pocket"])
+def test_the_current_screen_as_text_stands_in_every_condition_and_tells_no_answer(name, tokens):
+    elements = tuple(UIElement((0.1, 0.1 * k, 0.2, 0.1 * k + 0.05), text=f"Row {k}") for k in range(9))
+    steps = [
+        replace(make_step("Go"), elements=elements, action=action)
+        for action in (Action(ActionType.TAP, (0.15, 0.82)), Action(ActionType.TYPE, text="Row 3"))
+    ]
+    budget = None if tokens is None else Budget(tokens, lambda text: len(text.split()))
+    template, style = get_template(name).with_screen_text(), get_grammar("pocket")
+    demo = make_step("Then", ("there",), "blue")
+    one, other = (build_prompts(step, demo, Condition, template, style, SPECIALS, budget) for step in steps)
+    assert one == other
+    told = text_state(replace(steps[0], action=Action(ActionType.WAIT)), style, template.memory, budget)
+    assert "row 0" in told and ("row 8" in told) == (tokens is None or tokens > 27)
+    for condition in Condition:
+        (found,) = [text for text in one[condition].parts if isinstance(text, str) and told in text]
+        assert found.index("Go") < found.index(told)
+    assert template.with_screen_text() == template != get_template(name)
+
+
 def test_a_memory_condition_needs_a_memory():
     with pytest.raises(
         PromptError, match=r"`demo` must be a step for condition 'text', got None for step 'pocket/red/0'"

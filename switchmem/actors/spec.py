@@ -57,13 +57,14 @@ class ActorSpec:
         grammar: how it writes actions, of `get_grammar`.
         template: the words of its prompts, of `get_template`.
         memory_first: whether the memory comes before the current state in its prompts. Less can be shared then.
+        screen_text: whether the current screen is also given as text, behind the instruction, in every condition.
         attention: attention kernel: sdpa, eager or flash_attention_2.
         device: ``auto``, or a torch device such as ``cpu`` or ``cuda:0``.
         min_pixels: the fewest pixels of a picture; smaller ones are scaled up. None keeps the model's own limit.
         max_pixels: the most pixels of a picture; larger ones are scaled down. None keeps the model's own limit.
         max_prompt_tokens: the most tokens of a prompt, visual ones included; None for no limit.
-        state_tokens: the most tokens of a demonstration's textual screen, which is cut to them without losing the
-            demonstrated element; None writes all of the screen.
+        state_tokens: the most tokens of a textual screen: a demonstration's is cut to them without losing the
+            demonstrated element. None writes all of the screen.
         max_batch_tokens: the most tokens that lie in memory at once, padding and the answers' own included; longer
             batches of steps are run in parts. None runs each batch as it comes. Where memory runs out all the same,
             a batch is halved.
@@ -84,6 +85,7 @@ class ActorSpec:
     grammar: str = "pocket"
     template: str = "pocket"
     memory_first: bool = False
+    screen_text: bool = False
     attention: str = "sdpa"
     device: str = "auto"
     min_pixels: int | None = None
@@ -139,6 +141,7 @@ class ActorSpec:
     def load_template(self) -> PromptTemplate:
         """The words of the actor's prompts, and their order."""
         template = get_template(self.template)
+        template = template.with_screen_text() if self.screen_text else template
         return template.with_memory_first() if self.memory_first else template
 
     def prompts(
