@@ -52,7 +52,12 @@ class Shown:
 def make_scene(spec: ActorSpec, actor: Actor, step: Step, demo: Step | None, surroundings: Surroundings) -> Scene:
     """What a baseline may see of a step, in the actor's own words."""
     budget = None if spec.state_tokens is None else Budget(spec.state_tokens, actor.count)
-    return Scene(step, demo, spec.load_grammar(), surroundings, spec.load_template().memory, budget)
+    grammar, size = spec.load_grammar(), (step.screenshot.width, step.screenshot.height)
+
+    def is_action(text: str) -> bool:
+        return grammar.parse(text, size).action is not None
+
+    return Scene(step, demo, grammar, surroundings, spec.load_template().memory, budget, is_action)
 
 
 def show_and_ask(

@@ -1,7 +1,7 @@
 """One score matrix, policies as column choices, and how sure their differences are: pure functions of arrays."""
 
 from switchmem.evaluation.analyses import StepFacts, routing_analyses
-from switchmem.evaluation.baselines import BASELINE_COLUMNS, baseline_rows, baseline_text
+from switchmem.evaluation.baselines import BASELINE_COLUMNS, CAPTION, baseline_rows, baseline_text, written_by
 from switchmem.evaluation.behaviour import Behaviour, routing_behaviour
 from switchmem.evaluation.context import ContextShift, context_groups, context_shifts, density_quartiles
 from switchmem.evaluation.frontier import Frontier, budget_frontier
@@ -30,6 +30,7 @@ from switchmem.evaluation.statistics import (
 
 __all__ = [
     "BASELINE_COLUMNS",
+    "CAPTION",
     "Behaviour",
     "ContextShift",
     "Frontier",
@@ -63,4 +64,5 @@ __all__ = [
     "table_rows",
     "win_rates",
     "write_results",
+    "written_by",
 ]

@@ -16,8 +16,7 @@ BASELINE_COLUMNS = (
     "calls",
     "tokens in",
     "tokens out",
-    "seconds",
-    "writer s",
+    "seconds (writer's)",
     "written once",
     "fallbacks",
     "notes",
@@ -25,8 +24,8 @@ BASELINE_COLUMNS = (
 """Calls, tokens and seconds are means per step, the actor's own call and tokens included."""
 
 CAPTION = (
-    "Calls, tokens and seconds per step, the actor's own included; seconds are of batches, divided by their size, "
-    "without retrieval and preprocessing. Written once: answers made for the bank, and their seconds in all."
+    "Calls, tokens and seconds are means per step, the actor's own included; seconds are of batches, divided by their "
+    "size, without retrieval and preprocessing. Written once: answers made for the bank, and their seconds in all."
 )
 
 
@@ -39,18 +38,23 @@ def _row(name: str, score: float, row: Mapping[str, Any]) -> list[str]:
     actor, writer, offline = row["actor"], row["writer"], row["offline"]
     once = f"{offline['answers']} in {offline['seconds']:.1f} s" if offline["answers"] else "–"
     return [
-        f"{name} ({row['written_by']})",
+        name,
         f"{score:.2f}",
         f"{100 * row['parse_rate']:.1f}",
         f"{1 + writer['calls']:.2f}",
         _sum(actor["tokens_in"], writer["tokens_in"]),
         _sum(actor["tokens_out"], writer["tokens_out"]),
-        f"{row['seconds']:.3f}",
-        f"{writer['seconds']:.3f}",
+        f"{row['seconds']:.3f} ({writer['seconds']:.3f})",
         once,
         _counts(row["fallbacks"]),
         _counts(row["notes"]),
     ]
+
+
+def written_by(results: Mapping[str, Any]) -> str:
+    """Who wrote for the baselines, as a sentence."""
+    writers = ", ".join(dict.fromkeys(str(row["written_by"]) for row in results["baselines"].values()))
+    return f"Written by: {writers}."
 
 
 def _sum(first: float | None, second: float | None) -> str:
@@ -61,14 +65,15 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items()) or "0"
 
 
-def baseline_text(results: Mapping[str, Any], width: int = 150) -> str:
+def baseline_text(results: Mapping[str, Any], width: int = 140) -> str:
     """The rows as plain text; "" where no baseline was run."""
     rows = baseline_rows(results)
     if not rows:
         return ""
-    table = Table(title="Memory baselines", caption=CAPTION, caption_justify="left")
+    told = f"{written_by(results)} {CAPTION}"
+    table = Table(title="Memory baselines", caption=told, caption_justify="left")
     for n, column in enumerate(BASELINE_COLUMNS):
-        table.add_column(column, justify="right" if 0 < n < 8 else "left")
+        table.add_column(column, justify="right" if 0 < n < 7 else "left", overflow="fold")
     for row in rows:
         table.add_row(*row)
     buffer = io.StringIO()

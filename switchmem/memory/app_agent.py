@@ -129,7 +129,7 @@ class AppAgent(Baseline):
         """One call per document that is not written yet; a broken document is left out."""
         wanted = list(self._wanted(scene))[: self.documents]
         written = (yield [self._call(scene, want) for want in wanted]) if wanted else []
-        fallbacks, text = self._told(wanted, written)
+        fallbacks, text = self._told(scene, wanted, written)
         own = self.actions == "own"
         return View(
             memory=(text,) if text else (),
@@ -187,12 +187,12 @@ class AppAgent(Baseline):
         draft = self.words["draft"].format(action=action.rstrip("."), change=change)
         return WriterCall(tuple(parts), self.document_tokens, draft, self.words["asker"], Charge.OFFLINE)
 
-    def _told(self, wanted: list[Wanted], written: Iterable[Written]) -> tuple[list[str], str]:
+    def _told(self, scene: Scene, wanted: list[Wanted], written: Iterable[Written]) -> tuple[list[str], str]:
         """The fallbacks, and the text of all whole documents."""
         fallbacks, lines = [], []
         for want, answer in zip(wanted, written, strict=True):
             try:
-                text = checked_text(answer.text, 400)
+                text = checked_text(answer.text, 400, scene.is_action)
             except Unusable as error:
                 fallbacks.append(f"document: {error.fault.value}")
                 continue

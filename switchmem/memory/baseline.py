@@ -147,6 +147,8 @@ class Scene:
         surroundings: the steps around both.
         layout: the actor's words around a demonstration.
         budget: the most tokens of a textual screen; None for no limit.
+        is_action: whether the actor's own grammar reads a text as an action: a writer that is the actor may give one
+            where it should tell something.
     """
 
     step: Step
@@ -155,6 +157,7 @@ class Scene:
     surroundings: Surroundings
     layout: MemoryLayout = DEFAULT_LAYOUT
     budget: Budget | None = None
+    is_action: Callable[[str], bool] | None = None
 
     def as_text(self, demo: Step) -> tuple[Part, ...]:
         """A demonstration as the Text condition shows it.

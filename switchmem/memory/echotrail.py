@@ -102,7 +102,7 @@ class EchoTrail(Baseline):
             calls.append(self._summarising(scene.step))
         written = (yield calls) if calls else []
         fallbacks: list[str] = []
-        summary = self._summary(written[-1].text, fallbacks) if self.screen_summary else ""
+        summary = self._summary(scene, written[-1].text, fallbacks) if self.screen_summary else ""
         if self.critic == "writer":
             verdicts = [self._passes(t, w.text, fallbacks) for t, w in zip(traces, written, strict=False)]
         else:
@@ -156,9 +156,9 @@ class EchoTrail(Baseline):
         draft = self.words["summary_draft"].format(screen=tell_screen(step))
         return WriterCall(parts, self.written_tokens, draft, self.words["critic"])
 
-    def _summary(self, text: str, fallbacks: list[str]) -> str:
+    def _summary(self, scene: Scene, text: str, fallbacks: list[str]) -> str:
         try:
-            return self.words["summary"].format(summary=checked_text(text, 400))
+            return self.words["summary"].format(summary=checked_text(text, 400, scene.is_action))
         except Unusable as error:
             fallbacks.append(f"summary: {error.fault.value}")
             return ""

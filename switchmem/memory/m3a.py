@@ -91,7 +91,7 @@ class M3a(Baseline):
         fallbacks: list[str] = []
         if self.summaries == "writer" and past:
             written = yield [self._call(scene.step, b, a, b is past[-1]) for b, a in zip(past, after, strict=True)]
-            summaries = [self._summary(answer.text, fallbacks) for answer in written]
+            summaries = [self._summary(scene, answer.text, fallbacks) for answer in written]
         else:
             summaries = [self._draft(b, a) for b, a in zip(past, after, strict=True)]
         own = self.actions == "own"
@@ -143,9 +143,9 @@ class M3a(Baseline):
     def _draft(self, before: Step, after: Step) -> str:
         return self.words["draft"].format(change=tell_change(before, after))
 
-    def _summary(self, text: str, fallbacks: list[str]) -> str:
+    def _summary(self, scene: Scene, text: str, fallbacks: list[str]) -> str:
         try:
-            return cut_words(checked_text(text), self.summary_words)
+            return cut_words(checked_text(text, is_action=scene.is_action), self.summary_words)
         except Unusable as error:
             fallbacks.append(f"summary: {error.fault.value}")
             return ""

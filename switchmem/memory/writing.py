@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from enum import Enum
 from pathlib import Path
@@ -27,6 +27,7 @@ class Fault(str, Enum):
     EMPTY = "empty"
     REFUSAL = "refusal"
     MALFORMED = "malformed"
+    ACTION = "action"  # what the actor would do, in place of what it was asked to write
 
 
 class Unusable(Exception):
@@ -45,15 +46,16 @@ _REFUSAL = re.compile(
 _THINKING = "</think>"
 
 
-def checked_text(text: str, most: int = 600) -> str:
+def checked_text(text: str, most: int = 600, is_action: Callable[[str], bool] | None = None) -> str:
     """A written text on one line, of at most `most` characters.
 
     Args:
         text: the raw answer, or a field of it.
         most: longer texts are cut at a blank, since a cap on tokens also cuts.
+        is_action: whether a text is an action and no sentence; None where that does not matter.
 
     Raises:
-        Unusable: if it is empty or a refusal.
+        Unusable: if it is empty, a refusal or an action.
 
     >>> checked_text(" Tap the bell. ")
     'Tap the bell.'
@@ -63,6 +65,8 @@ def checked_text(text: str, most: int = 600) -> str:
         raise Unusable(Fault.EMPTY)
     if _REFUSAL.match(line):
         raise Unusable(Fault.REFUSAL)
+    if is_action is not None and is_action(line):
+        raise Unusable(Fault.ACTION)
     return line if len(line) <= most else line[:most].rpartition(" ")[0] or line[:most]
 
 

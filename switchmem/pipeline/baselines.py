@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from lightning.pytorch import LightningDataModule
 
 from switchmem.actors.protocol import Actor
@@ -15,6 +16,7 @@ from switchmem.actors.spec import ActorSpec
 from switchmem.console import is_first_rank, quiet, say
 from switchmem.harvest import Harvest
 from switchmem.memory.baseline import Baseline, Writer
+from switchmem.memory.views import Condition
 from switchmem.memory.writing import KeptWriter, TemplateWriter, offline_costs, total
 from switchmem.pipeline.workshop import StudyData, Workshop
 from switchmem.runs import RunError
@@ -152,6 +154,31 @@ def told_of_baseline(harvest: Harvest, baseline: Baseline, writer: str) -> dict[
         "fallbacks": _counts(harvest.context("fallbacks")),
         "notes": _counts(harvest.context("notes")),
     }
+
+
+def add_seconds(results: Mapping[str, Any], baselines: Mapping[str, Harvest]) -> dict[str, list[float]]:
+    """Put the baselines among the policies whose seconds are known, where those of Image are.
+
+    Args:
+        results: of the test, with "latency"; it is changed.
+        baselines: harvests by name.
+
+    Returns:
+        ``seconds_<name>`` of each baseline, [N], for ``scores.parquet``.
+    """
+    columns = {
+        name: [own + row["seconds"] for own, row in zip(h.seconds, h.context("writing"), strict=True)]
+        for name, h in baselines.items()
+    }
+    latency = results["latency"]
+    if columns and Condition.IMAGE.value in latency["policies"]:
+        image = latency["policies"][Condition.IMAGE.value]["mean"]
+        for name, seconds in columns.items():
+            summary = {"mean": np.mean(seconds), "median": np.median(seconds), "p95": np.quantile(seconds, 0.95)}
+            ratio = {"ratio": float(summary["mean"]) / image if image > 0 else None}
+            latency["policies"][name] = {part: float(value) for part, value in summary.items()} | ratio
+        latency["rule"] += " A memory baseline: what is written for the step, then its whole prompt and answer."
+    return {f"seconds_{name}": seconds for name, seconds in columns.items()}
 
 
 def _mean(values: Any) -> float | None:

@@ -29,7 +29,7 @@ from switchmem.evaluation import (
 from switchmem.evaluation.results import COLUMNS
 from switchmem.harvest import Harvest
 from switchmem.memory.views import Condition
-from switchmem.pipeline.baselines import aligned_scores
+from switchmem.pipeline.baselines import add_seconds, aligned_scores
 from switchmem.pipeline.latency import latency_of, router_seconds, step_seconds
 from switchmem.pipeline.report import log_figures
 from switchmem.pipeline.targets import unparsable
@@ -173,6 +173,7 @@ def test_results(used: Used, frozen: FrozenPolicies, run: RunFolder, told: Told)
     )
     router = router_seconds(frozen.policies[0], batch)
     results["latency"], timed = latency_of(step_seconds(harvest), routings, router, results["policies"])
+    timed |= add_seconds(results, told.baselines)
     columns = {**step_columns(harvest), **baseline_columns(told.baselines), **routed_columns(used, frozen, routings[0])}
     matrix.save(run.scores, routings, columns | timed)
     write_results(results, run.results)
@@ -192,6 +193,7 @@ def endpoint_results(harvest: Harvest, run: RunFolder, told: Told) -> dict[str, 
         replicates=told.replicates,
     )
     results["latency"], timed = latency_of(step_seconds(harvest), [], 0.0, results["policies"])
+    timed |= add_seconds(results, told.baselines)
     matrix.save(run.scores, extra={**step_columns(harvest), **baseline_columns(told.baselines), **timed})
     write_results(results, run.results)
     return results

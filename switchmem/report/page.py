@@ -18,6 +18,7 @@ from switchmem.report.figures import all_figures
 from switchmem.report.markup import Child, html, node, script_json
 from switchmem.report.style import SCRIPT, STYLE
 from switchmem.report.tables import (
+    baseline_table,
     behaviour_table,
     latency_table,
     paper_table,
@@ -117,12 +118,14 @@ def _figures(results: Results) -> Element:
 
 def _details(results: Results) -> Element:
     whole = json.dumps(results, indent=1, ensure_ascii=False)
+    has_baselines = bool(results.get("baselines"))  # older documents have none
     has_seconds = bool(results.get("latency", {}).get("policies"))
     return _section(
         "details",
         "Details",
         *((node("h3", "Each router seed"), seed_table(results)) if results["per_seed"] else ()),
         *((node("h3", "Routing along trajectories"), behaviour_table(results)) if "behaviour" in results else ()),
+        *((node("h3", "Memory baselines"), baseline_table(results)) if has_baselines else ()),
         *((node("h3", "Seconds per step"), latency_table(results)) if has_seconds else ()),
         node("h3", "Where the numbers come from"),
         provenance_list(results),

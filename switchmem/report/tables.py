@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from xml.etree.ElementTree import Element
 
-from switchmem.evaluation import table_rows
+from switchmem.evaluation import BASELINE_COLUMNS, CAPTION, baseline_rows, table_rows, written_by
 from switchmem.report import paper
 from switchmem.report.markup import node
 
@@ -149,6 +149,13 @@ def latency_table(results: Results) -> Element:
         for name, row in results["latency"]["policies"].items()
     )
     return table(columns, rows, "Seconds per step")
+
+
+def baseline_table(results: Results) -> Element:
+    """What the memory baselines scored and cost."""
+    rows = ((None, row) for row in baseline_rows(results))
+    words = f"{written_by(results)} {CAPTION}"
+    return node("div", table(BASELINE_COLUMNS, rows, "Memory baselines"), node("p", words, class_="small"))
 
 
 def _ratio(value: float | None) -> str:
