@@ -68,7 +68,8 @@ class Action:
 
     Args:
         type: what is done.
-        point: where the finger touches, ``(x, y)`` in [0, 1]; taps, long presses, swipes and drags only.
+        point: where the finger touches, ``(x, y)`` in [0, 1]; taps, long presses, swipes and drags, and where a text is
+            typed into a field that is touched first.
         end: where the finger lifts, ``(x, y)`` in [0, 1]; swipes and drags only.
         text: what is typed, the app that is opened, or the answer given on completion.
         description: a sentence that tells the action, where the recording has one.
@@ -87,7 +88,7 @@ class Action:
         _check_point("point", self.point)
         _check_point("end", self.end)
         needs_point = self.type in _AT_POINT or self.type in _ALONG_PATH
-        if needs_point != (self.point is not None):
+        if needs_point != (self.point is not None) and self.type is not ActionType.TYPE:
             rule = "needs a `point`" if needs_point else "takes no `point`"
             raise RecordError(f"action {self.type.value!r} {rule}, got {self.point!r}.")
         if (self.type in _ALONG_PATH) != (self.end is not None):

@@ -148,14 +148,13 @@ class PhoneAction:
             ) from error
 
     @classmethod
-    def from_action(cls, action: Action, width: int, height: int, at: tuple[float, float] | None = None) -> PhoneAction:
+    def from_action(cls, action: Action, width: int, height: int) -> PhoneAction:
         """An actor's action in this action space.
 
         Args:
             action: of an actor, coordinates in [0, 1].
             width: of the screenshot in pixels.
             height: of the screenshot in pixels.
-            at: where a text is typed, ``(x, y)`` in [0, 1]; None types into the field that has the focus.
 
         Raises:
             ActionError: for a drag, which AndroidWorld's action space does not have.
@@ -172,7 +171,7 @@ class PhoneAction:
             touched = _pixels(action.point, width, height)
             return cls(PhoneActionType.SCROLL, *touched, direction=OPPOSITE[finger])
         if action.type is ActionType.TYPE:
-            x, y = (None, None) if at is None else _pixels(at, width, height)
+            x, y = (None, None) if action.point is None else _pixels(action.point, width, height)
             return cls(PhoneActionType.INPUT_TEXT, x=x, y=y, text=action.text)
         if action.point is not None:
             return cls(_BY_TYPE[action.type], *_pixels(action.point, width, height))
