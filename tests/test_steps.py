@@ -38,7 +38,7 @@ def step(**fields):
 @pytest.mark.parametrize("end", [None, END])
 @pytest.mark.parametrize("text", [None, ""])
 def test_an_action_takes_exactly_what_its_type_needs(kind, point, end, text):
-    valid = (point is not None) == (kind in AT_POINT | ALONG_PATH)
+    valid = (point is not None) == (kind in AT_POINT | ALONG_PATH) or kind is ActionType.TYPE
     valid &= (end is not None) == (kind in ALONG_PATH)
     valid &= text is not None or kind not in WITH_TEXT
     if valid:
