@@ -10,7 +10,7 @@ STAMP := $(VENV)/.switchmem-setup
 #   make setup TORCH="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
 TORCH ?= torch==2.13.0
 
-.PHONY: setup demo test lint typecheck browser clean
+.PHONY: setup demo figures test lint typecheck browser clean
 
 setup: $(STAMP)
 
@@ -24,6 +24,11 @@ $(STAMP): pyproject.toml
 demo: setup
 	$(BIN)/python train.py fit --config pocket.yaml
 	$(BIN)/python train.py test --config pocket.yaml
+
+# The README's figures, of a finished demo.
+FIGURES := $(patsubst %,runs/pocket/report/figures/%.svg,policies frontier)
+figures: demo
+	cp $(FIGURES) docs/figures/
 
 lint: setup
 	$(BIN)/ruff check .

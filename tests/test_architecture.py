@@ -47,7 +47,7 @@ WITHOUT_LIGHTNING = {
 WITHOUT_TORCH = {"steps", "benchmarks"}
 TOP_LEVEL = {
     "pyproject.toml", "README.md", "train.py", "switchmem", "configs", "data_modules", "callbacks", "tests",
-    "Makefile", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", ".ci", ".gitignore", "benchmarks",
+    "Makefile", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", ".ci", ".gitignore", "benchmarks", "docs",
 }  # fmt: skip
 
 

@@ -88,6 +88,39 @@ def label(text: str, x: float, y: float, anchor: str = "start", class_: str = ""
     return node("text", title, text, x=x, y=y, text_anchor=anchor, class_=class_ or None)
 
 
+LETTER, LINE = 7.2, 14.0
+"""Pixels that a letter takes at most, and a line of text."""
+
+
+def names(points: Sequence[tuple[str, Point]], width: float, height: float) -> list[Element]:
+    """Names beside their dots, over no other name or dot if there is room; one that moved away has a line to its dot.
+
+    Args:
+        points: names with the middles of their dots.
+        width: pixels in which all names stay.
+        height: likewise.
+    """
+    taken = [(x - 5, y - 5, x + 5, y + 5) for _, (x, y) in points]
+    found: list[Element] = []
+    for text, (x, y) in sorted(points, key=lambda point: point[1][1]):
+        long = LETTER * len(text)
+        places = [(x + side, y + LINE * row) for row in (0, 1, -1, 2, -2, 3, -3, 4, -4) for side in (9, -9 - long)]
+        boxes = [(at, (at[0], at[1] - LINE / 2, at[0] + long, at[1] + LINE / 2)) for at in places]
+        inside = [(at, box) for at, box in boxes if min(box) >= 0 and box[2] <= width and box[3] <= height]
+        free = (pair for pair in inside if not any(_overlap(pair[1], other) for other in taken))
+        at, box = next(free, (inside or boxes)[0])
+        taken.append(box)
+        beside = at[0] > x
+        if abs(at[1] - y) >= LINE:
+            found.append(line((x, y), (at[0] - 2 if beside else at[0] + long + 2, at[1]), "grid"))
+        found.append(label(text, at[0] if beside else at[0] + long, at[1] + 4, "start" if beside else "end"))
+    return found
+
+
+def _overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
 def line(a: Point, b: Point, class_: str) -> Element:
     """A straight line."""
     return node("line", x1=a[0], y1=a[1], x2=b[0], y2=b[1], class_=class_)

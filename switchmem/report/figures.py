@@ -17,6 +17,7 @@ from switchmem.report.drawing import (
     forest,
     label,
     line,
+    names,
     path,
     short,
     star,
@@ -233,19 +234,16 @@ def latency(results: Results) -> Figure | None:
         return None
     scores = {name: results["policies"][name]["score"] for name in seconds}
     across, up = Scale.around(seconds.values(), 60, 540, floor=0.0), Scale.around(scores.values(), 260, 34)
-    marks: list[Element] = []
-    for name, value in seconds.items():
-        x, y, tip = across(value), up(scores[name]), f"{name}: {scores[name]:.2f} % in {value:.3f} s"
-        end = x > 460
-        marks += [
-            dot(x, y, kind(name), tip, 5.0),
-            label(name, x + (-9 if end else 9), y + 4, "end" if end else "start"),
-        ]
+    places = {name: (across(value), up(scores[name])) for name, value in seconds.items()}
+    marks = [
+        dot(*places[name], kind(name), f"{name}: {scores[name]:.2f} % in {value:.3f} s", 5.0)
+        for name, value in seconds.items()
+    ]
     told = "Latency: " + "; ".join(f"{name} {short(round(value, 3))} s" for name, value in seconds.items())
     axes = axis_x(across, 34, 260, "seconds per step") + axis_y(up, 60, 540, "score, %")
     return Figure(
         "latency",
         "What a step costs",
         f"Mean seconds per step, greedy. {told_of['rule']}",
-        svg(560, 304, told, axes, marks),
+        svg(560, 304, told, axes, names(list(places.items()), 560, 262), marks),
     )

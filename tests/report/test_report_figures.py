@@ -11,7 +11,7 @@ from page_reader import Page
 from report_sample import results_of, routerless_of
 
 from switchmem.report import all_figures, as_file, standalone
-from switchmem.report.drawing import Scale
+from switchmem.report.drawing import Scale, names
 from switchmem.report.figures import ablation, context, frontier, latency, layers, policies, wins
 
 
@@ -184,3 +184,36 @@ def test_a_scale_holds_its_values_and_has_ticks(values, floor):
     ticks = scale.ticks()
     assert ticks == sorted(set(ticks)) and all(99.9 <= scale(tick) <= 500.1 for tick in ticks)
     assert 2 <= len(ticks) <= 8
+
+
+def boxes_of(elements):
+    """Left, top, right and bottom of each name."""
+    for element in elements:
+        if element.tag == "text":
+            x, y, width = float(element.get("x")), float(element.get("y")) - 4, 7.2 * len(element.text)
+            left = x if element.get("text-anchor") == "start" else x - width
+            yield element.text, (left, y - 7, left + width, y + 7)
+
+
+def cover(one, other):
+    return min(one[2], other[2]) - max(one[0], other[0]) > 0.1 and min(one[3], other[3]) - max(one[1], other[1]) > 0.1
+
+
+places = st.tuples(st.floats(60, 540), st.floats(34, 260))
+
+
+@given(st.dictionaries(st.text("abcdefgh", min_size=1, max_size=9), places, min_size=1, max_size=9))
+def test_names_stay_inside(points):
+    found = dict(boxes_of(names(list(points.items()), 560, 270)))
+    assert set(found) == set(points)
+    for left, top, right, bottom in found.values():
+        assert left >= -0.1 and top >= -0.1 and right <= 560.1 and bottom <= 270.1
+
+
+def test_names_of_close_dots_do_not_cover_each_other():
+    close = {"basic": (445, 70), "binary": (468, 70), "utility": (474, 71), "switchmem": (465, 72)}
+    points = close | {"image": (518, 143), "both": (549, 144), "random": (447, 154), "text": (369, 165)}
+    found = dict(boxes_of(names(list(points.items()), 560, 262)))
+    for one, box in found.items():
+        assert not any(cover(box, other) for name, other in found.items() if name != one), one
+        assert not any(cover(box, (x - 5, y - 5, x + 5, y + 5)) for x, y in points.values()), one
