@@ -12,6 +12,7 @@ from switchmem.benchmarks import DataError
 from switchmem.harvest import HarvestError
 from switchmem.learner import LearnerError
 from switchmem.memory.bank import BankError
+from switchmem.memory.agmem import CropError
 from switchmem.memory.baseline import BaselineError
 from switchmem.memory.budget import BudgetError
 from switchmem.memory.embedder import EmbedderError
@@ -20,6 +21,9 @@ from switchmem.policy import PolicyError
 from switchmem.preference import PreferenceError
 from switchmem.prompts import PromptError
 from switchmem.ranks import RanksError
+from switchmem.rollout.instances import InstanceError
+from switchmem.rollout.results import RolloutError
+from switchmem.rollout.trace import TraceError
 from switchmem.runs import RunError
 from switchmem.settings import SettingsError
 from switchmem.stages import StageError
@@ -32,11 +36,13 @@ EXPECTED = (
     BankError,
     BaselineError,
     BudgetError,
+    CropError,
     DataError,
     EmbedderError,
     EndpointError,
     GrammarError,
     HarvestError,
+    InstanceError,
     LearnerError,
     PolicyError,
     PreferenceError,
@@ -44,10 +50,12 @@ EXPECTED = (
     RanksError,
     RecordError,
     RetrievalError,
+    RolloutError,
     RunError,
     SamplingError,
     SettingsError,
     StageError,
+    TraceError,
 )
 
 

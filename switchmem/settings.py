@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from switchmem.actors.spec import ActorSpec
+from switchmem.memory.agmem import AGMem
 from switchmem.memory.app_agent import AppAgent
 from switchmem.memory.baseline import Baseline
 from switchmem.memory.echotrail import EchoTrail
@@ -130,7 +131,7 @@ class StudySettings:
             raise SettingsError(f"`study.worth` must be > 0, got {self.worth}. It is in points of score, of 100.")
 
 
-BaselineName = Literal["rag_gui", "m3a", "app_agent", "echotrail"]
+BaselineName = Literal["rag_gui", "m3a", "app_agent", "echotrail", "agmem"]
 """The memory baselines; each is a section of `BaselineSettings`."""
 
 WriterName = Literal["actor", "template", "model"]
@@ -151,6 +152,7 @@ class BaselineSettings:
         m3a: settings of M3A.
         app_agent: settings of AppAgent.
         echotrail: settings of EchoTrail.
+        agmem: settings of AGMem's action-grounded view.
 
     Raises:
         SettingsError: if a rule above is broken.
@@ -164,6 +166,7 @@ class BaselineSettings:
     m3a: M3a = field(default_factory=M3a)
     app_agent: AppAgent = field(default_factory=AppAgent)
     echotrail: EchoTrail = field(default_factory=EchoTrail)
+    agmem: AGMem = field(default_factory=AGMem)
 
     def __post_init__(self) -> None:
         if len(set(self.names)) != len(self.names):
@@ -180,6 +183,73 @@ class BaselineSettings:
         """The baselines that are asked for, in the order of their names."""
         found: list[Baseline] = [getattr(self, name) for name in self.names]
         return found
+
+
+PolicyName = Literal["none", "text", "image", "both", "switchmem"]
+"""What a rollout plays: the fixed forms of memory, and the policy's choice."""
+
+
+@dataclass
+class RolloutSettings:
+    """How MobileMiniWoB++ is played online.
+
+    Args:
+        policy: a run's ``policy`` folder, or owner/name on the hub; it must be of this actor and embedder. None plays
+            the fixed forms alone.
+        policies: what is compared, on the same instances.
+        tasks: names of tasks; None takes all 92.
+        max_steps: actions in an episode, at least 1; AndroidWorld allows 30.
+        workers: episodes at a time, each in a browser of its own, at least 1; None takes one per core, at most 8. The
+            actor is asked in turns.
+        bank: who makes the demonstrations: "actor", its own successes at `bank_seed`, or "demonstrators", scripts that
+            solve the tasks there, for an actor that succeeds too rarely. The results name it.
+        bank_seed: suite seed of the bank.
+        calibration_seed: suite seed of the first screens on which the threshold is chosen.
+        evaluation_seed: suite seed of the evaluation; the three must differ.
+        threshold: "match_rate" chooses Image on as large a share of the calibration's screens as in the policy's
+            training, "policy" keeps the policy's own cut.
+        max_new_tokens: the most tokens of an answer, at least 1.
+        html_root: the folder of the pages, such as AndroidWorld's own; None takes those of the package `miniwob`.
+        padded: whether screenshots show the phone's whole screen, its bars in white, instead of the page alone.
+        stuck: end an episode as failed once so many equal screens came in a row, at least 2; None never does, as in the
+            paper. A greedy actor mostly repeats itself on an equal screen, so that this saves time on small machines.
+        bootstrap: resamples of tasks behind each confidence interval, at least 100.
+
+    Raises:
+        SettingsError: if a rule above is broken.
+    """
+
+    policy: str | None = None
+    policies: list[PolicyName] = field(default_factory=lambda: list(get_args(PolicyName)))
+    tasks: list[str] | None = None
+    max_steps: int = 30
+    workers: int | None = None
+    bank: Literal["actor", "demonstrators"] = "actor"
+    bank_seed: int = 1001
+    calibration_seed: int = 43
+    evaluation_seed: int = 42
+    threshold: Literal["match_rate", "policy"] = "match_rate"
+    max_new_tokens: int = 128
+    html_root: str | None = None
+    padded: bool = False
+    stuck: int | None = None
+    bootstrap: int = 20_000
+
+    def __post_init__(self) -> None:
+        for name, values in (("policies", self.policies), ("tasks", self.tasks)):
+            if values is not None and (not values or len(set(values)) != len(values)):
+                raise SettingsError(f"`rollout.{name}` must hold at least one name and no repeats, got {values}.")
+        least = {"max_steps": 1, "workers": 1, "max_new_tokens": 1, "stuck": 2, "bootstrap": 100}
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if value is not None and value < bound:
+                raise SettingsError(f"`rollout.{name}` must be at least {bound}, got {value}.")
+        seeds = (self.bank_seed, self.calibration_seed, self.evaluation_seed)
+        if len(set(seeds)) < len(seeds):
+            raise SettingsError(
+                f"`rollout.bank_seed`, `calibration_seed` and `evaluation_seed` must differ, got {seeds}: no instance "
+                "may be in two of them."
+            )
 
 
 @dataclass

@@ -1,0 +1,7 @@
+"""AGMem: memory as action-grounded views (arXiv 2606.14106), as a view of one step and whole."""
+
+from switchmem.memory.agmem.config import CropConfig, CropError
+from switchmem.memory.agmem.crop import Crop, Reason, action_grounded_crop
+from switchmem.memory.agmem.view import ActionView, AGMem, view_of
+
+__all__ = ["AGMem", "ActionView", "Crop", "CropConfig", "CropError", "Reason", "action_grounded_crop", "view_of"]
