@@ -11,8 +11,8 @@ from switchmem.arguments import ArgumentsError
 from switchmem.benchmarks import DataError
 from switchmem.harvest import HarvestError
 from switchmem.learner import LearnerError
-from switchmem.memory.bank import BankError
 from switchmem.memory.agmem import CropError
+from switchmem.memory.bank import BankError
 from switchmem.memory.baseline import BaselineError
 from switchmem.memory.budget import BudgetError
 from switchmem.memory.embedder import EmbedderError
