@@ -81,13 +81,15 @@ def ignored_by_test(fitted: Mapping[str, Any], asked: Mapping[str, Any]) -> dict
 
     >>> ignored_by_test({"model": {"lr": 1}, "data": {"root": "a"}}, {"model": {"lr": 2}, "data": {"root": "b"}})
     {'model.lr': (1, 2)}
+    >>> ignored_by_test({"trainer": {"logger": None}}, {"trainer": {"logger": {"class_path": "WandbLogger"}}})
+    {}
     """
 
     def decided(config: Mapping[str, Any]) -> dict[str, Any]:
         kept = {name: config.get(name) or {} for name in MEASURED}
         flat = {name: flatten(values) for name, values in kept.items()}
         return {
-            name: {k: v for k, v in flat[name].items() if k.rpartition(".")[2] not in MEASURED[name]} for name in flat
+            name: {k: v for k, v in flat[name].items() if not MEASURED[name].intersection(k.split("."))} for name in flat
         }
 
     return differing(decided(fitted), decided(asked))
@@ -102,9 +104,12 @@ def router_settings(
         model: class path and arguments of the model.
         trainer: arguments of the trainer.
         data: class path and arguments of the data module.
+
+    >>> router_settings({"lr": 1}, {"logger": {"class_path": "WandbLogger"}}, {"init_args": {"root": "a", "seed": 2}})
+    {'model': {'lr': 1}, 'trainer': {}, 'data': {'init_args.seed': 2}}
     """
     sections = {"model": model, "trainer": trainer, "data": data}
     return {
-        name: {k: plain(v) for k, v in flatten(values).items() if k.rpartition(".")[2] not in ELSEWHERE[name]}
+        name: {k: plain(v) for k, v in flatten(values).items() if not ELSEWHERE[name].intersection(k.split("."))}
         for name, values in sections.items()
     }
