@@ -12,6 +12,7 @@
     html, body { background: #fff !important }
     * { caret-color: transparent !important; animation: none !important; transition: none !important;
         scroll-behavior: auto !important }
+    input::-webkit-inner-spin-button { appearance: none } /* Android's number fields have no arrows */
     ::-webkit-scrollbar { display: none }`);
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, sheet];
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from switchmem.envs.miniwob.demonstrators import buttons, forms, lists
+from switchmem.envs.miniwob.demonstrators import buttons, drawings, forms, lists, menus, messages
 from switchmem.envs.miniwob.demonstrators import episodes as _episodes
 from switchmem.envs.miniwob.demonstrators.episodes import Demonstrator, Episode, as_action, episode_steps
 from switchmem.envs.miniwob.demonstrators.view import Lost, View
@@ -62,6 +62,44 @@ DEMONSTRATORS: Mapping[str, Demonstrator] = {
     "simple-algebra": forms.algebra,
     "simple-arithmetic": forms.arithmetic,
     "text-transform": forms.read_captcha,
+    "choose-date": lists.choose_date,
+    "choose-date-easy": lists.choose_date,
+    "choose-date-medium": lists.choose_date,
+    "enter-date": lists.enter_date,
+    "enter-time": lists.enter_time,
+    "scroll-text": lists.last_word,
+    "scroll-text-2": lists.scroll_end,
+    "use-autocomplete": lists.complete_word,
+    "use-slider": lists.slide,
+    "email-inbox": messages.mail,
+    "email-inbox-delete": messages.mail,
+    "email-inbox-forward": messages.mail,
+    "email-inbox-forward-nl": messages.mail_in_free_words,
+    "email-inbox-forward-nl-turk": messages.mail_in_free_words,
+    "email-inbox-important": messages.mail,
+    "email-inbox-nl-turk": messages.mail_in_free_words,
+    "email-inbox-noscroll": messages.mail,
+    "email-inbox-reply": messages.mail,
+    "email-inbox-star-reply": messages.mail,
+    "search-engine": messages.search,
+    "social-media": messages.post,
+    "social-media-all": messages.posts,
+    "social-media-some": messages.posts,
+    "book-flight": menus.flight,
+    "click-menu-2": menus.menu,
+    "click-pie": menus.pie,
+    "guess-number": menus.guess_number,
+    "navigate-tree": menus.tree,
+    "terminal": menus.terminal,
+    "tic-tac-toe": menus.tic_tac_toe,
+    "circle-center": drawings.centre,
+    "click-shape": drawings.click_shape,
+    "count-shape": drawings.count_shapes,
+    "count-sides": drawings.count_sides,
+    "find-midpoint": drawings.midpoint,
+    "grid-coordinate": drawings.grid,
+    "identify-shape": drawings.identify_shape,
+    "visual-addition": drawings.count_blocks,
 }
 
 

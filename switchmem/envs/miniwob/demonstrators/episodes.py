@@ -30,12 +30,15 @@ class DemonstratedStep:
     Args:
         screen: before the action.
         phone_action: as it was carried out.
-        action: the same as an actor's action; `PhoneAction.from_action` leads back.
     """
 
     screen: Screen
     phone_action: PhoneAction
-    action: Action
+
+    @property
+    def action(self) -> Action:
+        """The same as an actor's action, as `as_action`."""
+        return as_action(self.phone_action, self.screen.screenshot.width, self.screen.screenshot.height)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +90,7 @@ def demonstrate(env: MiniWobEnv, task: str, seed: int, demonstrators: Mapping[st
     detail, raw_reward = "the script ended before the task", None
     try:
         for action in script(view):
-            width, height = env.geometry.size
-            steps.append(DemonstratedStep(view.screen, action, as_action(action, width, height)))
+            steps.append(DemonstratedStep(view.screen, action))
             view.screen, _, terminated, truncated, info = env.step(action)
             if terminated or truncated:
                 ending, detail, raw_reward = info["reason"], info["detail"], info["raw_reward"]
@@ -102,6 +104,9 @@ def episode_steps(episode: Episode) -> list[Step]:
     """An episode as step records: the screen before each action, the instruction as an agent is given it.
 
     Scripts tap a field before they type, as an actor's action says what is typed but not where.
+
+    Raises:
+        ValueError: if an action has no counterpart among an actor's (`as_action`): few scripts empty a field first.
     """
     return [
         Step(

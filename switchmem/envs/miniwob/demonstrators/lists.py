@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+from switchmem.envs.base import PhoneAction
 from switchmem.envs.miniwob.demonstrators.forms import submit
-from switchmem.envs.miniwob.demonstrators.view import Actions, View, first
+from switchmem.envs.miniwob.demonstrators.view import Actions, Lost, View, first
 
 # The page's groups of words that mean the same.
 _ALIKE = tuple(
@@ -98,3 +101,110 @@ def pick_several(view: View) -> Actions:
 
 def _scroll_to_option(view: View, name: str) -> Actions:
     yield from view.scroll_to(lambda: view.all(name, "CheckedTextView"), f"the choice {name!r}")
+
+
+_MONTHS = "January February March April May June July August September October November December".split()
+
+
+def choose_date(view: View) -> Actions:
+    """Open the page's calendar, go to the month, tap the day, submit."""
+    (date,) = view.words(r"Select (\S+) as the date")
+    yield from pick_day(view, date)
+    yield from submit(view)
+
+
+def pick_day(view: View, date: str) -> Actions:
+    """Pick a date, written as MM/DD/YYYY, in the page's own calendar."""
+    month, day, year = (int(part) for part in date.split("/"))
+    yield view.tap(first([e for e in view.elements if e.resource_id == "datepicker"], "the field of the date"))
+    for _ in range(12):
+        shown = next((_MONTHS.index(e.text) + 1 for e in view.elements if e.text in _MONTHS), None)
+        if shown is None:
+            raise Lost("the screen must show a calendar, got none.")
+        shown_year = int(first([e for e in view.elements if e.text.isdigit() and len(e.text) == 4], "a year").text)
+        if (shown_year, shown) == (year, month):
+            break
+        yield view.tap(view.one("Prev" if (shown_year, shown) > (year, month) else "Next"))
+    yield view.tap(view.one(str(day)))
+
+
+def enter_date(view: View) -> Actions:
+    """Open the phone's picker, choose year, month and day, set the date, submit."""
+    (date,) = view.words(r"Enter (\S+) as the date")
+    month, day, year = (int(part) for part in date.split("/"))
+    yield view.tap(first([e for e in view.elements if e.kind == "Spinner"], "the field of the date"))
+    yield view.tap(first([e for e in view.elements if e.label.startswith("Year ")], "the year"))
+    yield view.tap(view.one(str(year), "Button"))
+    for _ in range(12):
+        shown = next(i + 1 for e in view.elements for i, name in enumerate(_MONTHS) if e.label.startswith(name + " "))
+        if shown == month:
+            break
+        yield view.tap(view.one("Previous month" if shown > month else "Next month"))
+    yield view.tap(view.one(str(day), "Button"))
+    yield view.tap(view.one("SET"))
+    yield from submit(view)
+
+
+def enter_time(view: View) -> Actions:
+    """Open the phone's picker, choose the half of the day, the hour and the minute, set the time, submit."""
+    hour, minute, half = view.words(r"Enter (\d+):(\d+) ([AP]M)")
+    yield view.tap(first([e for e in view.elements if e.kind == "Spinner"], "the field of the time"))
+    for label in (half, f"{hour} o'clock", f"{int(minute)} minutes", "SET"):
+        yield view.tap(first([e for e in view.screen.elements if e.label == label and e.kind == "Button"], label))
+    yield from submit(view)
+
+
+def complete_word(view: View) -> Actions:
+    """Type how the word begins, take from the suggestions the one that ends as it should, submit."""
+    begin, *end = view.quoted
+    field = view.fields[0]
+    yield from view.enter(field, begin)
+    below = view.box(field)[3]
+    words = [e for e in view.elements if e.kind == "TextView" and view.box(e)[1] >= below]
+    fitting = [e for e in words if e.text.startswith(begin) and e.text.endswith(end[0] if end else "")]
+    yield view.tap(first(fitting, f"a suggestion with {view.quoted}"))
+    yield from submit(view)
+
+
+def slide(view: View) -> Actions:
+    """Tap the slider's track where the value should be; its ends tell how it is scaled."""
+    (number,) = view.words(r"Select (-?\d+) with")
+    wanted = int(number)
+    left, top, right, bottom = view.box(first([e for e in view.elements if e.resource_id == "slider"], "the slider"))
+    is_level = right - left > bottom - top
+    ends: list[tuple[float, int]] = []
+
+    def value() -> int:
+        return int(first([e for e in view.elements if re.fullmatch(r"-?\d+", e.text)], "the value").text)
+
+    def at(place: float) -> PhoneAction:
+        return view.tap_at(place, (top + bottom) / 2) if is_level else view.tap_at((left + right) / 2, place)
+
+    for place in (left + 2, right - 2) if is_level else (bottom - 2, top + 2):
+        yield at(place)
+        ends.append((place, value()))
+    (low, least), (high, most) = ends
+    guess = round(low + (wanted - least) / ((most - least) or 1) * (high - low))
+    for step in (0, 1, -1, 2, -2, 3, -3):
+        if value() == wanted:
+            yield from submit(view)
+            return
+        yield at(guess + step)
+    raise Lost(f"the slider must reach {wanted}, got steps that leave it out.")
+
+
+def scroll_end(view: View) -> Actions:
+    """Scroll the text to its top or bottom, until nothing moves any more, then submit."""
+    direction = "down" if "bottom" in view.utterance else "up"
+    before = b""
+    while view.screen.screenshot.data != before:
+        before = view.screen.screenshot.data
+        yield view.scroll(direction, view.fields[0])
+    yield from submit(view)
+
+
+def last_word(view: View) -> Actions:
+    """Type the last word of the long text; its element holds all of it, whatever part is in sight."""
+    text = first([e for e in view.fields if e.text], "a text").text
+    yield from view.enter(first([e for e in view.fields if not e.text], "a field"), text.split()[-1].strip(".,"))
+    yield from submit(view)

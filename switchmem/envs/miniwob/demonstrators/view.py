@@ -130,10 +130,13 @@ class View:
         """A long press on the middle of an element."""
         return PhoneAction(PhoneActionType.LONG_PRESS, *self._pixel(*self.middle(element)))
 
-    def enter(self, field: UIElement, text: str) -> Actions:
-        """Tap a field, then type into what has the focus: two actions that an actor's own action space has as well."""
+    def enter(self, field: UIElement, text: str, clear: bool = False) -> Actions:
+        """Tap a field, then type into what has the focus: two actions that an actor's own action space has as well.
+
+        Emptying the field first is AndroidWorld's alone.
+        """
         yield self.tap(field)
-        yield PhoneAction(PhoneActionType.INPUT_TEXT, text=text)
+        yield PhoneAction(PhoneActionType.INPUT_TEXT, text=text, clear_text=clear)
 
     def scroll(self, direction: str, element: UIElement | None = None) -> PhoneAction:
         """A scroll of an element, or of what lies in the middle of the page."""
@@ -149,11 +152,12 @@ class View:
         for _ in range(SCROLLS):
             if find():
                 return
-            before = self.screen.elements
+            before = self.screen.screenshot.data
             yield self.scroll("down", self.scrollable())
-            if self.screen.elements == before:
+            if self.screen.screenshot.data == before:
                 break
-        raise Lost(f"the list must hold {what}, got to its end without it.")
+        if not find():
+            raise Lost(f"the list must hold {what}, got to its end without it.")
 
     def scrollable(self) -> UIElement:
         """The largest element that can be scrolled.
