@@ -81,16 +81,38 @@ class Browser:
             raise BrowserError("the browser must be open, got one that was closed. Open another `Browser`.")
         return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, seconds), self._loop).result()
 
+    def start(self) -> None:
+        """Start the browser where it does not run: at first, and after it died.
+
+        Raises:
+            BrowserError: if it does not start.
+        """
+        if self._browser is None or not self._browser.is_connected():
+            self.call(self._running(), 2 * LAUNCH_SECONDS)
+
+    async def _running(self) -> PlaywrightBrowser:
+        async with self._starting:  # parallel episodes want the browser at the same time
+            if self._browser is None or not self._browser.is_connected():
+                self._browser = await self._launch()
+            return self._browser
+
     async def context(self) -> BrowserContext:
         """A fresh, empty profile with the phone's screen. Its pages share no process with those of another one.
 
         Raises:
             BrowserError: if the browser does not start.
         """
-        async with self._starting:  # parallel episodes want the browser at the same time
-            if self._browser is None or not self._browser.is_connected():
-                self._browser = await self._launch()
-        return await self._browser.new_context(
+        browser = await self._running()
+        try:
+            return await self._new_context(browser)
+        except PlaywrightError:  # it died, and had not been noticed yet
+            async with self._starting:
+                if self._browser is browser:
+                    self._browser = None
+            return await self._new_context(await self._running())
+
+    async def _new_context(self, browser: PlaywrightBrowser) -> BrowserContext:
+        return await browser.new_context(
             viewport={"width": PAGE_WIDTH, "height": PAGE_HEIGHT},
             device_scale_factor=SCALE,
             # `is_mobile` would lay pages without a viewport tag out at 980 CSS pixels.

@@ -11,6 +11,7 @@ machine.
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ from switchmem.envs.spaces import PhoneActionSpace, ScreenSpace
 
 MAX_STEPS = 30  # AndroidWorld: ten per degree of complexity, which is 3 for all of these tasks
 STEP_MS = 2000  # what AndroidWorld's agents wait after an action
+_WHY_SECONDS = 3.0
+_CLOSE_SECONDS = 20.0
 
 
 class EpisodeError(RuntimeError):
@@ -113,25 +116,27 @@ class MiniWobEnv(gymnasium.Env[Screen, PhoneAction]):
         if not path.is_file():
             raise EpisodeError(Ending.MISSING_PAGE, f"the task {task!r} must have a page, got none at {path}.")
         self._steps, self._ending = 0, None
+        self.browser.start()  # takes longer than a page may
         try:
             self._screen = self.browser.call(self._begin(path.as_uri(), seed), self.patience)
         except (PageGone, PlaywrightError, TimeoutError) as error:
-            page = self._page
-            ending = error.ending if isinstance(error, PageGone) else Ending.PAGE_CRASH
-            ending = Ending.TIMEOUT if isinstance(error, TimeoutError) else ending
-            ending = page.ended if page is not None and page.ended is not None else ending
+            ending, detail = self._gone(error)
             self._leave()
             raise EpisodeError(
-                ending, f"the page of {task!r} must begin its task, got {ending.value}: {error}."
+                ending, f"the page of {task!r} must begin its task, got {ending.value}: {detail}."
             ) from error
         assert self._page is not None
         return self._screen, {"task": task, "seed": seed, "utterance": self._page.utterance}
 
     async def _begin(self, url: str, seed: int) -> Screen:
-        self._page = await TaskPage.open(await self.browser.context())
-        await self._page.begin(url, seed)
-        await self._page.pass_time(self.step_ms)
-        return await self._look()
+        page = self._page = await TaskPage.open(await self.browser.context())
+
+        async def until_seen() -> Screen:
+            await page.begin(url, seed)
+            await page.pass_time(self.step_ms)
+            return await self._look()
+
+        return await page.while_alive(until_seen())
 
     def step(self, action: PhoneAction) -> tuple[Screen, float, bool, bool, dict[str, Any]]:
         """Carry out an action.
@@ -150,11 +155,9 @@ class MiniWobEnv(gymnasium.Env[Screen, PhoneAction]):
         self._steps += 1
         ending, detail = None, ""
         try:
-            ending = self.browser.call(self._carry_out(action), self.patience)
-        except TimeoutError:
-            ending, detail = Ending.TIMEOUT, f"no answer in {self.patience:g} s"
-        except PlaywrightError as error:
-            ending, detail = page.ended or Ending.PAGE_CRASH, page.detail or str(error)
+            ending = self.browser.call(page.while_alive(self._carry_out(action)), self.patience)
+        except (PageGone, PlaywrightError, TimeoutError) as error:
+            ending, detail = self._gone(error)
         ending = self._judge(ending)
         self._ending = ending
         info = {"reason": ending, "detail": detail or page.detail, "raw_reward": page.raw_reward}
@@ -171,6 +174,22 @@ class MiniWobEnv(gymnasium.Env[Screen, PhoneAction]):
         if ending is None and page.ended is None and self._steps >= self.max_steps:
             return Ending.BUDGET
         return ending or page.ended
+
+    def _gone(self, error: Exception) -> tuple[Ending, str]:
+        """Why a page could not be asked: what it did, else what the error says."""
+        if isinstance(error, PageGone):
+            return error.ending, error.detail
+        page = self._page
+        if isinstance(error, PlaywrightError) and page is not None:
+            # the browser tells that a page is gone before it tells why
+            self.browser.call(page.wait_for_end(_WHY_SECONDS), 2 * _WHY_SECONDS)
+        if page is not None and page.ended is not None:
+            return page.ended, page.detail
+        if isinstance(error, TimeoutError):
+            if page is not None:
+                self.browser.call(page.kill(), _CLOSE_SECONDS)
+            return Ending.TIMEOUT, f"no answer in {self.patience:g} s"
+        return Ending.PAGE_CRASH, str(error)
 
     async def _carry_out(self, action: PhoneAction) -> Ending | None:
         page, screen = self._page, self._screen
@@ -202,8 +221,14 @@ class MiniWobEnv(gymnasium.Env[Screen, PhoneAction]):
 
     def _leave(self) -> None:
         page, self._page, self._screen = self._page, None, None
-        if page is not None:
-            self.browser.call(page.close(), self.patience)
+        if page is None:
+            return
+        try:
+            self.browser.call(page.close(), _CLOSE_SECONDS)
+        except PlaywrightError:
+            return  # a browser that died has closed it
+        except TimeoutError:
+            warnings.warn("a page could not be closed and stays open until its browser is closed.", stacklevel=3)
 
     def close(self) -> None:
         """Close the page, and the browser if it is the environment's own."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from playwright.async_api import BrowserContext, CDPSession, Dialog, Page
 from playwright.async_api import Error as PlaywrightError
@@ -19,12 +19,15 @@ from switchmem.envs.miniwob.geometry import PAGE_HEIGHT, PAGE_WIDTH, SCALE
 START = "2023-10-15T15:34:00Z"
 """The clock of AndroidWorld's phone when a task begins."""
 _BEFORE_START = "2023-10-15T15:33:00Z"  # the clock is installed earlier, as it can only be stopped in the future
+_FIRST_TICK = 32_000  # milliseconds since the clock was installed; later than any page can have loaded
 _BESIDE = "\n".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("shim.js", "picker.js"))
+Result = TypeVar("Result")
 _WORLD = "phone"
 TAP_MS = 400  # the longest wait for the mouse events that follow a touch; taps on nothing send them too
 HOLD_MS = 1000  # AndroidWorld's long press
 _LONG_PRESS_SECONDS = 0.9  # real time: the browser takes a touch of half a second for a long press
 _TYPING_MS = 100  # of the page's clock between the last letter and Enter
+_CLOSE_SECONDS = 3.0
 _LIFT_SECONDS = 0.12  # a finger that rests before it lifts leaves nothing rolling on
 
 # Random numbers drawn while the page loads, before the task is seeded, are the same every time as well.
@@ -64,6 +67,7 @@ class TaskPage:
         self._frame = ""
         self._world: int | None = None
         self._loaded = False
+        self._dead = asyncio.Event()
         self.ended: Ending | None = None
         self.detail = ""
         self.raw_reward: float | None = None
@@ -86,6 +90,7 @@ class TaskPage:
         try:
             await self._page.goto(url)
             self._loaded = True
+            await self._set_clock()
             begun = await self._evaluate(_BEGIN % seed)
         except PlaywrightError as error:
             raise PageGone(self.ended or Ending.PAGE_ERROR, self.detail or str(error)) from error
@@ -95,10 +100,19 @@ class TaskPage:
             raise PageGone(Ending.PAGE_ERROR, begun["error"])
         self.utterance = begun["utterance"]
 
+    async def _set_clock(self) -> None:
+        """Let every episode begin at the same tick: how many had gone by until the clock was stopped is chance.
+
+        Frames come every 16 ms counted from the clock's first tick, so that it shows in what is animated.
+        """
+        ticks = await self._evaluate("performance.now()")
+        await self._page.clock.run_for(_FIRST_TICK - ticks)
+        await self._page.clock.set_system_time(START)
+
     async def _prepare(self) -> None:
         page, session = self._page, self._session
-        page.on("crash", lambda _: self._end(Ending.PAGE_CRASH, "the page's process died"))
-        page.on("close", lambda _: self._end(Ending.PAGE_CRASH, "the page was closed"))
+        page.on("crash", lambda _: self._die("the page's process died"))
+        page.on("close", lambda _: self._die("the page was closed"))
         page.on("dialog", self._on_dialog)
         page.on("download", lambda download: self._end(Ending.DOWNLOAD, download.url))
         page.on("popup", lambda popup: self._end(Ending.POPUP, popup.url))
@@ -119,6 +133,10 @@ class TaskPage:
     def _end(self, ending: Ending, detail: str) -> None:
         if self.ended is None:
             self.ended, self.detail = ending, detail
+
+    def _die(self, detail: str) -> None:
+        self._end(Ending.PAGE_CRASH, detail)
+        self._dead.set()
 
     async def _on_dialog(self, dialog: Dialog) -> None:
         self._end(Ending.DIALOG, f"{dialog.type}: {dialog.message}")
@@ -150,6 +168,28 @@ class TaskPage:
             thrown = answer["exceptionDetails"]
             raise PlaywrightError(str(thrown.get("exception", {}).get("description", thrown["text"])))
         return answer["result"].get("value")
+
+    async def while_alive(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Await some work on the page. What was asked of a page whose process dies is never answered.
+
+        Raises:
+            PageGone: if the page dies.
+        """
+        task, dead = asyncio.ensure_future(work), asyncio.ensure_future(self._dead.wait())
+        try:
+            await asyncio.wait((task, dead), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise PageGone(self.ended or Ending.PAGE_CRASH, self.detail)
+        finally:
+            task.cancel()
+            dead.cancel()
+
+    async def wait_for_end(self, seconds: float) -> None:
+        """Wait until it is known what took the page away, for some seconds at the most."""
+        until = asyncio.get_running_loop().time() + seconds
+        while self.ended is None and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(0.02)
 
     async def evaluate(self, script: str) -> Any:
         """The JSON value of a script in the page's own world."""
@@ -216,8 +256,21 @@ class TaskPage:
         return nodes, await self._session.send("DOMSnapshot.captureSnapshot", asked)
 
     async def close(self) -> None:
-        """Close the page and its profile."""
-        await self._context.close()
+        """Close the page and its profile, whatever the page is at."""
+        try:
+            await asyncio.wait_for(self._context.close(), _CLOSE_SECONDS)
+        except TimeoutError:
+            await self.kill()
+            await self._context.close()
+
+    async def kill(self) -> None:
+        """End the page's process, which may be too busy to be asked: no answer is waited for."""
+        crash = asyncio.ensure_future(self._session.send("Page.crash"))
+        await asyncio.wait((crash,), timeout=_CLOSE_SECONDS)
+        if crash.done():
+            crash.exception()  # that the page is gone, which is what was wanted
+        else:
+            crash.cancel()
 
     async def _touch(self, kind: str, x: float | None = None, y: float | None = None) -> None:
         points = [{"x": x, "y": y}] if x is not None else []
