@@ -24,6 +24,7 @@ CORRIDOR: tuple[tuple[str, ...], ...] = (
     ("agent",),
     ("evaluation",),
     ("report",),
+    ("rollout",),
     ("settings", "runs"),
     ("pipeline", "expected"),
     ("cli",),
@@ -43,6 +44,7 @@ WITHOUT_LIGHTNING = {
     "policy",
     "agent",
     "evaluation",
+    "rollout",
 }
 WITHOUT_TORCH = {"steps", "benchmarks"}
 TOP_LEVEL = {

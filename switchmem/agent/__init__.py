@@ -20,8 +20,8 @@ for _ in range(20):
 ```
 """
 
-from switchmem.agent.agent import SwitchMemAgent
+from switchmem.agent.agent import SwitchMemAgent, load_policy
 from switchmem.agent.decision import Decision, Timings, Tokens
 from switchmem.agent.live_bank import LiveBank
 
-__all__ = ["Decision", "LiveBank", "SwitchMemAgent", "Timings", "Tokens"]
+__all__ = ["Decision", "LiveBank", "SwitchMemAgent", "Timings", "Tokens", "load_policy"]

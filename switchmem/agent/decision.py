@@ -96,8 +96,8 @@ class Decision:
         reason: why it is none; None where there is an action. There is exactly one of both.
         answer: the actor's raw text.
         condition: in which form the memory was shown; ``NONE`` where there was none.
-        r: the router's score; NaN without a memory.
-        threshold: tau; Image was chosen if r >= tau.
+        r: the router's score; NaN without a memory, or where the caller fixed its form.
+        threshold: tau; Image was chosen if r >= tau. NaN for an agent without a policy.
         memory: id of the demonstration's step; None without a memory.
         cosine: of the query and the demonstration in [-1, 1]; NaN without a memory.
         timings: seconds.
@@ -118,7 +118,9 @@ class Decision:
     def explain(self) -> str:
         """The choice in one line."""
         if self.memory is None:
-            return "no memory: no demonstration may be retrieved, so the actor saw the current screen alone"
+            return "no memory: the actor saw the current screen alone"
+        if math.isnan(self.r):
+            return f"{self.condition.value} memory of {self.memory} (cosine {self.cosine:.3f}), as the caller fixed it"
         sign = ">=" if self.condition is Condition.IMAGE else "<"
         return (
             f"{self.condition.value} memory of {self.memory} (cosine {self.cosine:.3f}): "

@@ -74,7 +74,7 @@ class ShownStep:
         answers: raw answers.
         actions: parsed answers; None where one could not be parsed.
         reasons: why not; None where one could.
-        r: score of each router, in the order of `Browser.routers`.
+        r: score of each router, in the order of `Browser.routers`; none where no router was asked.
         t: soft preference of the step's own shift; > 0 favours Image. None for an actor that shows no states.
         choice: "text" or "image", of the run's own policy; None where there is none.
         instruction: the task, or "" where the step is not at hand.
@@ -112,6 +112,8 @@ class Browser:
         routers: the run's own first; none for an actor that shows no hidden states.
         pictures: by step id, of steps and demonstrations.
         notes: sentences about what is not shown.
+        online: whether the steps are of episodes that were played: what is marked was done, and scores are those of
+            the whole episode.
     """
 
     steps: Sequence[ShownStep]
@@ -119,6 +121,7 @@ class Browser:
     routers: Sequence[Router]
     pictures: Mapping[str, Picture]
     notes: Sequence[str] = ()
+    online: bool = False
 
     def plain(self) -> dict[str, Any]:
         """Strict JSON values for the page's script; pictures by their place in the page alone."""
@@ -128,6 +131,7 @@ class Browser:
             "demos": {step_id: _plain(demo, places) for step_id, demo in self.demos.items()},
             "routers": [_plain(router, {}) for router in self.routers],
             "sizes": [[picture.width, picture.height] for picture in self.pictures.values()],
+            "online": self.online,
         }
 
 

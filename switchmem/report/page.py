@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -37,20 +37,37 @@ def render(results: Results, browser: Browser) -> str:
         results: of `switchmem.evaluation.read_results`.
         browser: what the step browser shows; without steps that part says so.
     """
+    facts = f"{results['n_steps']:,} test steps of {results['n_trajectories']:,} trajectories"
+    sections = (_results(results), _figures(results), steps_section(browser), _details(results))
+    links = (("results", "Results"), ("figures", "Figures"), ("steps", "Steps"), ("details", "Details"))
+    return whole_page(str(results["benchmark"]), facts, links, sections, browser)
+
+
+def whole_page(
+    title: str, facts: str, links: Iterable[tuple[str, str]], sections: Iterable[Element], browser: Browser
+) -> str:
+    """A page of sections, with the step browser's data behind them.
+
+    Args:
+        title: of the page.
+        facts: a line beside it.
+        links: sections by id and name.
+        sections: what the page holds, `steps_section` among them.
+        browser: what that one shows.
+    """
     head = node(
         "head",
         node("meta", charset="utf-8"),
         node("meta", http_equiv="Content-Security-Policy", content=policy()),
         node("meta", name="viewport", content="width=device-width, initial-scale=1"),
         node("meta", name="color-scheme", content="light dark"),
-        node("title", f"switchmem: {results['benchmark']}"),
+        node("title", f"switchmem: {title}"),
         node("style", STYLE),
     )
-    sections = (_results(results), _figures(results), _steps(browser), _details(results))
     body = node(
         "body",
         node("a", "Skip to the steps", href="#steps", class_="skip"),
-        _header(results),
+        _header(title, facts, links),
         node("main", sections),
         _help(),
         node("script", script_json(browser.plain()), type="application/json", id="data"),
@@ -85,19 +102,18 @@ def _pictures(browser: Browser) -> list[Element]:
     ]
 
 
-def _header(results: Results) -> Element:
-    links = (("results", "Results"), ("figures", "Figures"), ("steps", "Steps"), ("details", "Details"))
-    facts = f"{results['n_steps']:,} test steps of {results['n_trajectories']:,} trajectories"
+def _header(title: str, facts: str, links: Iterable[tuple[str, str]]) -> Element:
     return node(
         "header",
-        node("div", node("h1", str(results["benchmark"])), node("p", facts, class_="facts"), class_="name"),
+        node("div", node("h1", title), node("p", facts, class_="facts"), class_="name"),
         node("nav", (node("a", text, href=f"#{target}") for target, text in links), aria_label="Sections"),
         node("button", "◐ system", id="theme", type="button", aria_label="Theme: system"),
         node("button", "?", id="open-help", type="button", aria_label="Help and keys"),
     )
 
 
-def _section(name: str, title: str, *children: Child | Sequence[Child]) -> Element:
+def section(name: str, title: str, *children: Child | Sequence[Child]) -> Element:
+    """A section with its heading."""
     heading = node("h2", title, id=f"{name}-title")
     return node("section", heading, *children, id=name, aria_labelledby=f"{name}-title")
 
@@ -105,7 +121,7 @@ def _section(name: str, title: str, *children: Child | Sequence[Child]) -> Eleme
 def _results(results: Results) -> Element:
     notes = node("ul", (node("li", str(note)) for note in results["notes"]), class_="notes", aria_label="Notes")
     ours = node("div", node("h3", "This run"), notes if results["notes"] else None, policy_table(results))
-    return _section("results", "Results", node("div", ours, paper_table(), class_="beside"))
+    return section("results", "Results", node("div", ours, paper_table(), class_="beside"))
 
 
 def _figures(results: Results) -> Element:
@@ -113,14 +129,14 @@ def _figures(results: Results) -> Element:
         node("figure", node("figcaption", node("strong", f.title), " ", f.caption), f.drawing, id=f"figure-{f.name}")
         for f in all_figures(results)
     ]
-    return _section("figures", "Figures", node("div", shown, class_="gallery"))
+    return section("figures", "Figures", node("div", shown, class_="gallery"))
 
 
 def _details(results: Results) -> Element:
     whole = json.dumps(results, indent=1, ensure_ascii=False)
     has_baselines = bool(results.get("baselines"))  # older documents have none
     has_seconds = bool(results.get("latency", {}).get("policies"))
-    return _section(
+    return section(
         "details",
         "Details",
         *((node("h3", "Each router seed"), seed_table(results)) if results["per_seed"] else ()),
@@ -133,17 +149,18 @@ def _details(results: Results) -> Element:
     )
 
 
-def _steps(browser: Browser) -> Element:
+def steps_section(browser: Browser) -> Element:
+    """The step browser."""
     notes = node("ul", (node("li", note) for note in browser.notes), class_="notes", aria_label="What is shown")
     if not browser.steps:
-        return _section("steps", "Steps", notes)
+        return section("steps", "Steps", notes)
     lists = node(
         "div",
         node("p", id="count", aria_live="polite"),
         node("div", id="list", role="listbox", tabindex="0", aria_label="Steps"),
         class_="side",
     )
-    return _section(
+    return section(
         "steps",
         "Steps",
         notes if browser.notes else None,
@@ -163,14 +180,17 @@ def _filters(browser: Browser) -> Element:
         "image": "Image scores higher",
         "tied": "tied",
     }
-    choices = {"wrong": "wrong choice", "right": "right choice", "text": "chose Text", "image": "chose Image"}
+    judged = {} if browser.online else {"wrong": "wrong choice", "right": "right choice"}
+    choices = {**judged, "text": "chose Text", "image": "chose Image"}
     return node(
         "form",
         node("label", "Search", node("input", type="search", id="search", autocomplete="off", spellcheck="false")),
-        _select("agreement", "Scores", agreement),
+        None if browser.online else _select("agreement", "Scores", agreement),
         _select("choice", "Router", choices) if browser.routers else None,
-        _select("group", "Context", {name: name for name in groups}),
-        _select("category", "Category", {name: name for name in categories}) if categories else None,
+        _select("group", "Episode" if browser.online else "Context", {name: name for name in groups}),
+        _select("category", "Task" if browser.online else "Category", {name: name for name in categories})
+        if categories
+        else None,
         _select("type", "Action", {name: name for name in types}),
         node("label", node("input", type="checkbox", id="unparsable"), "an answer unparsable", class_="check"),
         node("button", "Clear", type="reset", id="clear"),

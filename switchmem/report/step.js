@@ -51,7 +51,7 @@ const current = (step) => {
     "div", { class: "panel" },
     h("h4", null, "Current screen"),
     picture(step.picture, "Current screen", drawn) || absent(step.missing),
-    h("p", null, h("strong", { class: "c-gold" }, "recorded: "), describe(step.gold) || step.action_type),
+    h("p", null, h("strong", { class: "c-gold" }, `${DONE}: `), describe(step.gold) || step.action_type),
   );
 };
 const remembered = (step) => {
@@ -96,7 +96,7 @@ const tau = own ? cut(own) : NaN;
 const spread = steps.flatMap((step) => [step.r[0], step.t]).filter(Number.isFinite).map(Math.abs).sort((a, b) => a - b);
 const reach = Math.max(spread[Math.floor(0.995 * (spread.length - 1))] || 0, Number.isFinite(tau) ? Math.abs(tau) : 0) || 1;
 const strip = (step) => {
-  if (!own) return null;
+  if (!own || !step.r.length) return null;
   const x = (v) => 310 + (270 * Math.max(-reach, Math.min(reach, v))) / reach;
   const edge = Number.isFinite(tau) ? x(tau) : tau > 0 ? 590 : 30;
   const r = step.r[0];
@@ -122,7 +122,7 @@ const strip = (step) => {
 };
 let unfolded = false; // whether all routers are listed
 const everyRouter = (step) => {
-  if (!own) return null;
+  if (!own || !step.r.length) return null;
   const heads = ["policy", "seed", "r", "tau", "chooses"].map((title) => h("th", { scope: "col" }, title));
   const lines = routers.map((router, n) => {
     const cells = [router.seed, number(step.r[n], 3), level(router.threshold), step.r[n] >= cut(router) ? "Image" : "Text"];
@@ -145,7 +145,7 @@ const toggles = (step) => {
     box.addEventListener("change", () => { marks[name] = box.checked; tell(step); byId("detail").querySelector(`[data-show=${name}]`).focus(); });
     return h("label", { class: `c-${name}` }, box, letter ? `${letter} ${title}` : title);
   };
-  return h("fieldset", { class: "shows", "aria-label": "Actions drawn" }, [["gold", "recorded", "◯"], ...CONDITIONS].map(toggle));
+  return h("fieldset", { class: "shows", "aria-label": "Actions drawn" }, [["gold", DONE, "◯"], ...CONDITIONS].map(toggle));
 };
 const tell = (step) => {
   const chips = [step.category, step.action_type, `step ${step.index}`, ...step.groups].filter(Boolean);

@@ -17,6 +17,7 @@ const s = (tag, attributes, ...children) =>
 
 const data = JSON.parse(byId("data").textContent);
 const { steps, demos, routers, sizes } = data;
+const DONE = data.online ? "done" : "recorded"; // what the ring on a screen marks
 const cut = (router) => Number(String(router.threshold).replace("inf", "Infinity"));
 const number = (value, digits) => (value === null ? "undefined" : Number(value).toFixed(digits).replace("-", "−"));
 const level = (value) => (value === "inf" ? "∞" : value === "-inf" ? "−∞" : number(value, 3));

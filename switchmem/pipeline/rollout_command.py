@@ -1,0 +1,138 @@
+"""``train.py rollout``: it trains nothing and reads no recorded data, so it has a parser of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import ArgumentParser, Namespace
+
+from switchmem.actors.spec import ActorSpec
+from switchmem.arguments import resolve_arguments
+from switchmem.console import say
+from switchmem.pipeline.report import MEGABYTES
+from switchmem.pipeline.rollout import Rollout
+from switchmem.pipeline.rollout_report import write_rollout_report
+from switchmem.rollout.results import rollout_text
+from switchmem.rollout.world import live_agents, miniwob
+from switchmem.runs import RunError, RunFolder
+from switchmem.settings import MemorySettings, RolloutSettings, RunSettings
+from switchmem.stages import Stages
+
+SECTIONS: dict[str, type] = {
+    "actor": ActorSpec,
+    "memory": MemorySettings,
+    "rollout": RolloutSettings,
+    "run": RunSettings,
+}
+
+
+def rollout_parser() -> ArgumentParser:
+    """The parser of `rollout`."""
+    parser = ArgumentParser(
+        prog="train.py rollout",
+        allow_abbrev=False,
+        description="Play MobileMiniWoB++ online: an actor with each form of memory, and with a policy that chooses.",
+    )
+    parser.add_argument("-c", "--config", action="config", help="a file, or the name of one in configs/")
+    for name, section in SECTIONS.items():
+        parser.add_class_arguments(section, name)
+    parser.add_argument(
+        "--watch", type=bool, nargs="?", const=True, default=False,
+        help="write episodes as they go: a page that loads itself again, and a GIF of each finished one",
+    )  # fmt: skip
+    return parser
+
+
+def run_rollout(words: Sequence[str]) -> int:
+    """Play, print the table, and write the report.
+
+    Args:
+        words: the arguments behind "rollout".
+
+    Returns:
+        0.
+
+    Raises:
+        RunError: if the run's folder holds another kind of run.
+    """
+    parser = rollout_parser()
+    config, chosen = _parsed(parser, words)
+    run, stages = _folders(chosen.run)
+    if run.file("config", "fit", "yaml").is_file():
+        raise RunError(f"`run.name` must be a run of its own for a rollout, got {run.path}, which `fit` wrote.")
+    rollout = Rollout(
+        miniwob(chosen.rollout.html_root, chosen.rollout.max_steps, chosen.rollout.padded),
+        chosen.actor,
+        chosen.memory.embedder(),
+        chosen.rollout,
+        stages,
+        run,
+        live_agents(chosen.actor, chosen.rollout.max_new_tokens),
+        chosen.watch,
+    )
+    run.hold()
+    run.start("rollout", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+    say(f"run folder: {run.path}")
+    actor = {**config["actor"], "fingerprint": chosen.actor.fingerprint()}
+    facts = {"actor": actor, "embedder": rollout.embedder.name, "policy": chosen.rollout.policy}
+    results = rollout.play(run.write_provenance("rollout", facts))
+    say(rollout_text(results))
+    write_rollout_report(run, stages)
+    say(f"run folder: {run.path}")
+    return 0
+
+
+def is_rollout(words: Sequence[str]) -> bool:
+    """Whether the arguments of `report` name a rollout: its run folder, or its config."""
+    for flag, value in zip(words, [*words[1:], ""], strict=True):
+        name, equals, inside = flag.partition("=")
+        place = Path(inside if equals else value)
+        if name == "--run" and (place / "config.rollout.yaml").is_file():
+            return True
+        if name in ("-c", "--config"):
+            found = Path(resolve_arguments(["rollout", "--config", str(place)])[-1])
+            values = yaml.safe_load(found.read_text(encoding="utf-8"))
+            return isinstance(values, dict) and "rollout" in values
+    return False
+
+
+def report_rollout(words: Sequence[str]) -> int:
+    """``train.py report`` of a rollout.
+
+    Args:
+        words: the arguments behind "report".
+
+    Returns:
+        0.
+    """
+    parser = rollout_parser()
+    parser.add_argument("--pictures", type=int | None, default=None, help="the most steps that carry their screens")
+    parser.add_argument("--megabytes", type=int, default=MEGABYTES, help="size of the page that screens may fill")
+    placed: list[str] = []
+    for n, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        folder = Path(value if equals else words[n + 1] if n + 1 < len(words) else "")
+        if name == "--run" and folder.is_dir():
+            config = folder / "config.rollout.yaml"
+            rest = [*words[:n], *words[n + (1 if equals else 2) :]]
+            placed = [f"--config={config}", f"--run.dir={folder.absolute().parent}", f"--run.name={folder.name}", *rest]
+    _, chosen = _parsed(parser, placed or words)
+    run, stages = _folders(chosen.run)
+    write_rollout_report(run, stages, chosen.pictures, chosen.megabytes)
+    return 0
+
+
+def _parsed(parser: ArgumentParser, words: Sequence[str]) -> tuple[dict[str, Any], Namespace]:
+    """The resolved config as plain values, and the sections built."""
+    config = parser.parse_args(resolve_arguments(["rollout", *words])[1:])
+    plain = dict(yaml.safe_load(parser.dump(config, skip_unset=False)))
+    plain.pop("config", None)
+    return plain, parser.instantiate(config)
+
+
+def _folders(settings: RunSettings) -> tuple[RunFolder, Stages]:
+    run = RunFolder(Path(settings.dir) / settings.name)
+    return run, Stages(Path(settings.stages_dir or Path(settings.dir) / "stages").absolute())

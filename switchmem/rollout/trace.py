@@ -1,0 +1,283 @@
+"""The trace of an episode: every screen, what was decided there and why, what was done, and how it ended.
+
+A trace is one tar, written whole or not at all: ``facts.json`` (a few lines that results need), ``moves.json``, and the
+screens ``000.png``, ``001.png``, ... as they were taken. What a killed rollout leaves behind are whole traces.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from switchmem.envs.base import Ending, PhoneAction, Screen
+from switchmem.stages import write_whole
+from switchmem.steps import Screenshot, UIElement
+
+FORMAT = "switchmem.trace/1"
+FACTS, MOVES = "facts.json", "moves.json"
+
+
+class TraceError(ValueError):
+    """A trace cannot be read; the message names the file and the way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One step of an episode.
+
+    Args:
+        screen: what the actor saw.
+        decision: `switchmem.agent.Decision.to_dict`.
+        action: what was done to the environment.
+        note: why that is not what the actor said, or "".
+        seconds: that the environment took to do it and to show the next screen.
+    """
+
+    screen: Screen
+    decision: Mapping[str, Any]
+    action: PhoneAction
+    note: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """An episode in short.
+
+    Args:
+        policy: who chose the memory's form.
+        task: name of the task.
+        seed: of the instance.
+        utterance: the page's instruction, or "" where the task did not begin.
+        look: 32 hexadecimal digits of the instruction and the first screen's pixels; "" where there is none.
+        ending: an `Ending`'s value, or one of this package's own.
+        detail: a few words on that.
+        raw_reward: what the page said; None where it said nothing.
+        success: whether that is exactly 1.
+        steps: moves.
+        forms: the memory's form at each move.
+        memories: the demonstration's step at each move; None where there was none.
+        unparsable: moves whose answer was no action, or none that the environment has.
+        actor_seconds: of the actor and the router at each move.
+        step_seconds: of the whole move, the environment included.
+    """
+
+    policy: str
+    task: str
+    seed: int
+    utterance: str
+    look: str
+    ending: str
+    detail: str
+    raw_reward: float | None
+    success: bool
+    steps: int
+    forms: tuple[str, ...]
+    memories: tuple[str | None, ...]
+    unparsable: int
+    actor_seconds: tuple[float, ...]
+    step_seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """An episode.
+
+    Args:
+        policy: who chose the memory's form.
+        task: name of the task.
+        seed: of the instance.
+        utterance: the page's instruction.
+        moves: in order.
+        last: the screen after the last move; None where the task did not begin.
+        ending: how it ended.
+        detail: a few words on that.
+        raw_reward: what the page said, or None.
+    """
+
+    policy: str
+    task: str
+    seed: int
+    utterance: str
+    moves: tuple[Move, ...]
+    last: Screen | None
+    ending: str
+    detail: str = ""
+    raw_reward: float | None = None
+
+    @property
+    def success(self) -> bool:
+        """Whether the page gave a raw reward of exactly 1."""
+        return self.ending == Ending.SUCCESS.value
+
+    @property
+    def screens(self) -> tuple[Screen, ...]:
+        """Every screen, the last one included."""
+        return (*(move.screen for move in self.moves), *([] if self.last is None else [self.last]))
+
+    def facts(self) -> Facts:
+        """The episode in short."""
+        screens = self.screens
+        timings = [move.decision["timings"] for move in self.moves]
+        actor = [math.fsum(v for k, v in t.items() if k not in ("retrieval", "preprocessing")) for t in timings]
+        whole = [math.fsum(t.values()) + m.seconds for t, m in zip(timings, self.moves, strict=True)]
+        return Facts(
+            policy=self.policy,
+            task=self.task,
+            seed=self.seed,
+            utterance=self.utterance,
+            look=look_of(self.utterance, screens[0].screenshot) if screens else "",
+            ending=self.ending,
+            detail=self.detail,
+            raw_reward=self.raw_reward,
+            success=self.success,
+            steps=len(self.moves),
+            forms=tuple(move.decision["condition"] for move in self.moves),
+            memories=tuple(move.decision["memory"] for move in self.moves),
+            unparsable=sum(bool(move.note) for move in self.moves),
+            actor_seconds=tuple(actor),
+            step_seconds=tuple(whole),
+        )
+
+
+def look_of(utterance: str, screenshot: Screenshot) -> str:
+    """What an instance looks like: a hash of its instruction and of the pixels of its first screen."""
+    digest = hashlib.blake2b(json.dumps([utterance, screenshot.width, screenshot.height]).encode(), digest_size=16)
+    digest.update(screenshot.image().tobytes())
+    return digest.hexdigest()
+
+
+# --- on the disk ---
+
+
+def write_trace(path: Path, trace: Trace) -> Facts:
+    """Write a trace, whole or not at all.
+
+    Returns:
+        The episode in short.
+
+    Raises:
+        WriteError: if it cannot be written.
+    """
+    facts, buffer = trace.facts(), io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        _add(tar, FACTS, _json({"format": FORMAT, **asdict(facts)}))
+        _add(tar, MOVES, _json({"moves": [_plain(m) for m in trace.moves], "last": _told(trace.last)}))
+        for n, screen in enumerate(trace.screens):
+            _add(tar, picture_name(n), screen.screenshot.data)
+    write_whole(path, buffer.getvalue())
+    return facts
+
+
+def read_facts(path: Path) -> Facts:
+    """The episode in short; the screens are not read.
+
+    Raises:
+        TraceError: if the file is missing or damaged.
+    """
+    try:
+        with tarfile.open(path, mode="r:") as tar:
+            return _facts(_member(tar, FACTS))
+    except (OSError, tarfile.TarError, ValueError, KeyError, TypeError, EOFError) as error:
+        raise _damaged(path, error) from error
+
+
+def read_trace(path: Path) -> Trace:
+    """Inverse of `write_trace`.
+
+    Raises:
+        TraceError: if the file is missing or damaged.
+    """
+    try:
+        with tarfile.open(path, mode="r:") as tar:
+            facts, told = _facts(_member(tar, FACTS)), json.loads(_member(tar, MOVES))
+            moves = tuple(_move(row, _member(tar, picture_name(n))) for n, row in enumerate(told["moves"]))
+            last = None if told["last"] is None else _screen(told["last"], _member(tar, picture_name(len(moves))))
+    except (OSError, tarfile.TarError, ValueError, KeyError, TypeError, EOFError) as error:
+        raise _damaged(path, error) from error
+    return Trace(
+        facts.policy, facts.task, facts.seed, facts.utterance, moves, last, facts.ending, facts.detail, facts.raw_reward
+    )
+
+
+def picture_name(n: int) -> str:
+    """The n-th screen's file in a trace."""
+    return f"{n:03d}.png"
+
+
+def _damaged(path: Path, error: Exception) -> TraceError:
+    return TraceError(f"{path} must be a whole trace, got: {error!r}. Delete it; the episode is played again.")
+
+
+def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(data)
+    tar.addfile(member, io.BytesIO(data))
+
+
+def _member(tar: tarfile.TarFile, name: str) -> bytes:
+    file = tar.extractfile(name)
+    if file is None:
+        raise ValueError(f"{name} is no file")
+    return file.read()
+
+
+def _json(values: Mapping[str, Any]) -> bytes:
+    return json.dumps(finite(values), ensure_ascii=True, allow_nan=False).encode("ascii")
+
+
+def finite(value: Any) -> Any:
+    """The same plain values with numbers that are not finite as text, as JSON has no word for them.
+
+    >>> finite({"r": float("nan"), "steps": (1, 2)})
+    {'r': 'nan', 'steps': [1, 2]}
+    """
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _facts(data: bytes) -> Facts:
+    values = json.loads(data)
+    if values.pop("format") != FORMAT:
+        raise ValueError(f"no {FORMAT}")
+    rows = {field.name: values[field.name] for field in fields(Facts)}
+    reward = rows["raw_reward"]
+    for name in ("forms", "memories", "actor_seconds", "step_seconds"):
+        rows[name] = tuple(rows[name])
+    return Facts(**{**rows, "raw_reward": None if reward is None else float(reward)})
+
+
+def _told(screen: Screen | None) -> dict[str, Any] | None:
+    if screen is None:
+        return None
+    return {"goal": screen.goal, "elements": [element.to_dict() for element in screen.elements]}
+
+
+def _screen(told: Mapping[str, Any], picture: bytes) -> Screen:
+    elements = tuple(UIElement.from_dict(values) for values in told["elements"])
+    return Screen(Screenshot.from_bytes(picture), elements, told["goal"])
+
+
+def _plain(move: Move) -> dict[str, Any]:
+    values = {"decision": dict(move.decision), "action": move.action.to_dict(), "note": move.note}
+    return {**values, "seconds": move.seconds, "screen": _told(move.screen)}
+
+
+def _move(row: Mapping[str, Any], picture: bytes) -> Move:
+    action = PhoneAction.from_dict(row["action"])
+    return Move(_screen(row["screen"], picture), row["decision"], action, row["note"], row["seconds"])
+
+
+def successes(facts: Sequence[Facts]) -> int:
+    """How many episodes succeeded."""
+    return sum(fact.success for fact in facts)

@@ -1,0 +1,85 @@
+"""The environment of a rollout, and the agents that play in it."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from switchmem.actors.spec import ActorSpec
+from switchmem.agent import LiveBank, SwitchMemAgent
+from switchmem.policy import Policy
+from switchmem.rollout.play import Environment
+from switchmem.rollout.protocol import MakeAgent, pages_digest
+from switchmem.rollout.results import RolloutError
+
+
+@dataclass(frozen=True)
+class World:
+    """The environment of a rollout.
+
+    Args:
+        tasks: all that there are, in order.
+        seed: of a suite's instance of a task.
+        make_env: opens an environment for one worker.
+        facts: what its episodes depend on, as plain JSON values.
+        why: errors that mean that it cannot be had at all; their message tells the way out.
+    """
+
+    tasks: Sequence[str]
+    seed: Callable[[int, str], int]
+    make_env: Callable[[], Environment]
+    facts: Mapping[str, Any]
+    why: tuple[type[Exception], ...] = ()
+
+
+def miniwob(html_root: str | None = None, max_steps: int = 30, padded: bool = False) -> World:
+    """MobileMiniWoB++ in headless Chromium.
+
+    Args:
+        html_root: the folder of the pages; None takes those of the package `miniwob`.
+        max_steps: actions in an episode, >= 1.
+        padded: whether screenshots show the phone's whole screen.
+
+    Raises:
+        RolloutError: if it is not installed, or has no browser or no pages.
+    """
+    try:
+        from switchmem.envs.miniwob.browser import BrowserError, find_chromium
+        from switchmem.envs.miniwob.env import STEP_MS, MiniWobEnv
+        from switchmem.envs.miniwob.tasks import TASKS, PagesError, instance_seed, pages_root
+    except ImportError as error:
+        raise RolloutError(
+            f'MobileMiniWoB++ must be installed, got: {error}. Run pip install "switchmem[envs]".'
+        ) from error
+    try:
+        root, program = pages_root(html_root), find_chromium()
+    except (BrowserError, PagesError) as error:
+        raise RolloutError(str(error)) from error
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
+
+    def make_env() -> Environment:
+        return MiniWobEnv(html_root=root, max_steps=max_steps, padded=padded)
+
+    facts = {
+        "environment": "miniwob",
+        "browser": said.strip(),
+        "pages": pages_digest(root),
+        "padded": padded,
+        "step_ms": STEP_MS,
+        "max_steps": max_steps,
+    }
+    return World(TASKS, instance_seed, make_env, facts, (BrowserError, PagesError))
+
+
+def live_agents(spec: ActorSpec, max_new_tokens: int) -> MakeAgent:
+    """Agents that share one loaded actor; it is loaded when the first one is asked for."""
+    loaded: list[Any] = []
+
+    def make(policy: Policy | None, bank: LiveBank | None) -> SwitchMemAgent:
+        if not loaded:
+            loaded.append(spec.load())
+        return SwitchMemAgent(policy, spec, loaded[0], bank, max_new_tokens)
+
+    return make
