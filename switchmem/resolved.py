@@ -89,7 +89,8 @@ def ignored_by_test(fitted: Mapping[str, Any], asked: Mapping[str, Any]) -> dict
         kept = {name: config.get(name) or {} for name in MEASURED}
         flat = {name: flatten(values) for name, values in kept.items()}
         return {
-            name: {k: v for k, v in flat[name].items() if not MEASURED[name].intersection(k.split("."))} for name in flat
+            name: {k: v for k, v in found.items() if not MEASURED[name].intersection(k.split("."))}
+            for name, found in flat.items()
         }
 
     return differing(decided(fitted), decided(asked))
