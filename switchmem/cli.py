@@ -1,4 +1,4 @@
-"""The command line: ``python train.py {prepare,show,harvest,fit,test,audit,report,push,sweep} --config pocket.yaml``.
+"""The command line: ``python train.py COMMAND --config pocket.yaml``; ``--help`` lists the commands.
 
 LightningCLI with public hooks only. It parses, places everything that is written into one run folder, and hands over to
 `switchmem.pipeline.Study`, which holds the logic. The traps of the libraries below are met here:
@@ -38,6 +38,7 @@ from switchmem.expected import EXPECTED, explained
 from switchmem.learner import RouterModule
 from switchmem.pipeline import Study, Workshop, best_checkpoint, validated
 from switchmem.pipeline.report import MEGABYTES, try_report, write_report
+from switchmem.pipeline.rollout_command import is_rollout, report_rollout, run_rollout
 from switchmem.pipeline.share import push_policy
 from switchmem.pipeline.sweep import run_sweep
 from switchmem.ranks import end_with_launcher, forget_launcher, mark_launcher
@@ -496,6 +497,10 @@ def main(args: ArgsType = None) -> int:
     try:
         if isinstance(words, list) and words[:1] == ["sweep"]:  # builds nothing itself: each combination does
             return run_sweep(words[1:], main)
+        if isinstance(words, list) and words[:1] == ["rollout"]:  # trains nothing and reads no recorded data
+            return run_rollout(words[1:])
+        if isinstance(words, list) and words[:1] == ["report"] and is_rollout(words[1:]):
+            return report_rollout(words[1:])
         with muted():
             SwitchMemCLI(args)
     except SIGTERMException:  # a SystemExit of status 0: a run that was killed would count as finished
