@@ -37,6 +37,7 @@ from switchmem.console import is_first_rank, muted, quiet, say
 from switchmem.expected import EXPECTED, explained
 from switchmem.learner import RouterModule
 from switchmem.pipeline import Study, Workshop, best_checkpoint, validated
+from switchmem.pipeline.failures import run_failures
 from switchmem.pipeline.report import MEGABYTES, try_report, write_report
 from switchmem.pipeline.rollout_command import is_rollout, report_rollout, run_rollout
 from switchmem.pipeline.share import push_policy
@@ -499,6 +500,8 @@ def main(args: ArgsType = None) -> int:
             return run_sweep(words[1:], main)
         if isinstance(words, list) and words[:1] == ["rollout"]:  # trains nothing and reads no recorded data
             return run_rollout(words[1:])
+        if isinstance(words, list) and words[:1] == ["failures"]:  # reads a finished run and asks a judge
+            return run_failures(words[1:])
         if isinstance(words, list) and words[:1] == ["report"] and is_rollout(words[1:]):
             return report_rollout(words[1:])
         with muted():

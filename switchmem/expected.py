@@ -9,6 +9,7 @@ from switchmem.actors.sampling import SamplingError
 from switchmem.actors.spec import ActorSpecError
 from switchmem.arguments import ArgumentsError
 from switchmem.benchmarks import DataError
+from switchmem.evaluation.failures import FailuresError
 from switchmem.harvest import HarvestError
 from switchmem.learner import LearnerError
 from switchmem.memory.agmem import CropError
@@ -40,6 +41,7 @@ EXPECTED = (
     DataError,
     EmbedderError,
     EndpointError,
+    FailuresError,
     GrammarError,
     HarvestError,
     InstanceError,
