@@ -22,7 +22,6 @@ _BARE = {
 }
 _ON = {"click": ActionType.TAP, "long_press": ActionType.LONG_PRESS}
 _WITH_TEXT = {
-    "input_text": (ActionType.TYPE, "text"),
     "open_app": (ActionType.OPEN, "app_name"),
     "answer": (ActionType.COMPLETE, "text"),
 }
@@ -76,6 +75,9 @@ class IndexReader:
             return Action(_BARE[name])
         if name in _ON:
             return Action(_ON[name], self._element(call).center)
+        if name == "input_text":  # into the numbered field, which is touched first; else into the one with the focus
+            place = None if call.get("index") is None else self._element(call).center
+            return Action(ActionType.TYPE, place, text=_text(call, "text"))
         if name in _WITH_TEXT:
             kind, field = _WITH_TEXT[name]
             return Action(kind, text=_text(call, field))

@@ -77,13 +77,19 @@ class BaselineRuns:
             return TemplateWriter.fingerprint
         return actor if self.settings.model is None else self.settings.model.fingerprint()
 
+    @property
+    def writer_name(self) -> str:
+        """Who writes, for people."""
+        model = self.settings.model
+        return self.settings.writer if model is None else f"model {model.name}"
+
     def _harvest(self, baseline: Baseline, fingerprint: str, memory_key: str) -> Harvest:
         stage, first = self.stage(baseline, fingerprint, memory_key), is_first_rank()
         with stage.lock() if first else contextlib.nullcontext():
             if stage.complete:
                 say(f"{baseline.name}: kept from {stage.folder}")
             else:
-                say(f"{baseline.name}: {self.settings.writer} writes")
+                say(f"{baseline.name}: {self.writer_name} writes")
                 if first:
                     stage.begin()
                 self._observe(baseline, stage, fingerprint)
@@ -93,7 +99,7 @@ class BaselineRuns:
 
     def _observe(self, baseline: Baseline, stage: Stage, fingerprint: str) -> None:
         # imported here: it brings transformers, which a run with complete harvests never needs
-        from switchmem.actors.showing import BaselineModule
+        from switchmem.actors.baseline_module import BaselineModule
 
         surroundings = self.data.surroundings(TEST)
 
