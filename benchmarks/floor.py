@@ -1,8 +1,8 @@
 """What must be computed for a step, and how long bare matrix products of those shapes take on this machine.
 
-Each prompt token is counted once where prompts share it, padding never, causal attention by the pairs that see each
-other, and linear attention in its recurrent form, which takes the fewest operations. Norms, rotations, activations,
-copies and the sampling count as nothing.
+Each prompt token is counted once where prompts share it, those that all steps begin with not at all, padding never,
+causal attention by the pairs that see each other, and linear attention in its recurrent form, which takes the fewest
+operations. Norms, rotations, activations, copies and the sampling count as nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 from benchmarks.shapes import shapes_of
 from switchmem.actors.rows import shared_length
 from switchmem.actors.sampling import Sampling
+from switchmem.actors.starts import common_start
 from switchmem.actors.vlm import StepPrompts, VLMActor
 from switchmem.memory.views import Condition
 
@@ -68,6 +69,8 @@ def work_of(
     shapes = shapes_of(actor.model)
     table, prompts = actor.tokenise(questions)
     shared = [shared_length(list(rows.values())) for rows in prompts]
+    # What all steps begin with is computed once for a whole harvest, and so as good as never for a step.
+    start = common_start([rows[Condition.NONE] for rows in prompts], shared)
     behind = [
         (prefix, len(row) - prefix) for prefix, rows in zip(shared, prompts, strict=True) for row in rows.values()
     ]
@@ -78,13 +81,14 @@ def work_of(
     work = [
         _linear("vision, weights", shapes.vision, sum(patches)),
         _linear("vision, merger", shapes.merger, sum(patches) // merge),
-        _linear("prefixes, weights", shapes.linears, sum(shared)),
+        _linear("prefixes, weights", shapes.linears, sum(shared) - start * len(shared)),
         *_passes("continuations, weights", shapes.linears, [tail for _, tail in behind]),
         _linear("decoding, weights", [*shapes.linears, shapes.head], samples * len(lengths), new - 1),
         _linear("first tokens, head", [shapes.head], len(behind)),
     ]
     layers, heads, groups, width = shapes.attention
-    pairs = sum(p * (p + 1) / 2 for p in shared) + sum(t * p + t * (t + 1) / 2 for p, t in behind)
+    pairs = sum(p * (p + 1) / 2 for p in shared) - len(shared) * start * (start + 1) / 2
+    pairs += sum(t * p + t * (t + 1) / 2 for p, t in behind)
     past = sum(lengths) // len(lengths)
     work.append(_attention("prompts, attention", layers * heads * pairs, heads, 128, past, width))
     pairs = samples * sum((new - 1) * length + (new - 1) * new / 2 for length in lengths)
@@ -95,7 +99,9 @@ def work_of(
     work.append(_attention("vision, attention", layers * heads * pairs, heads, 128, patches[0], width))
     layers, heads, keys, values = shapes.recurrent
     if layers:
-        tokens = sum(shared) + sum(tail for _, tail in behind) + samples * len(lengths) * (new - 1)
+        tokens = (
+            sum(shared) - start * len(shared) + sum(tail for _, tail in behind) + samples * len(lengths) * (new - 1)
+        )
         work.append(_recurrent("linear attention", tokens * layers, heads, keys, values))
     return work
 

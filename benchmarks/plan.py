@@ -17,8 +17,8 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -28,6 +28,7 @@ from benchmarks.lookalikes import KINDS, Lengths, build_actor, build_questions
 from benchmarks.shapes import Shapes, count, shapes_of
 from switchmem.actors.rows import shared_length
 from switchmem.actors.sampling import Sampling
+from switchmem.actors.starts import common_start
 from switchmem.actors.vlm import StepPrompts, VLMActor, probe_layers
 from switchmem.memory.views import Condition
 
@@ -111,6 +112,7 @@ class Load:
         pictures: visual tokens of each picture.
         samples: answers per condition.
         new: tokens of an answer.
+        start: tokens of the prefix that all steps begin with, and that are computed once for all of them.
     """
 
     prefix: int
@@ -118,6 +120,7 @@ class Load:
     pictures: tuple[int, ...]
     samples: int
     new: int
+    start: int = 0
 
     @property
     def answers(self) -> int:
@@ -157,8 +160,9 @@ def plan(shapes: Shapes, load: Load, bytes_per_number: int) -> Plan:
     """Count what one step takes."""
     layers, heads, groups, width = shapes.attention
     mixers, states, keys, values = shapes.recurrent
-    tokens, numbers = load.prefix + sum(load.tails), count(shapes.linears)
+    tokens, numbers = load.prefix - load.start + sum(load.tails), count(shapes.linears)
     pairs = load.prefix * (load.prefix + 1) / 2 + sum(t * load.prefix + t * (t + 1) / 2 for t in load.tails)
+    pairs -= load.start * (load.start + 1) / 2
     recurrent, positions = 6.0 * mixers * states * keys * values, load.new - 1
     prompts = (2.0 * numbers + recurrent) * tokens + 4.0 * layers * heads * width * pairs
     prompts += 2.0 * shapes.head.numel() * len(load.tails)
@@ -204,6 +208,7 @@ def show(options: argparse.Namespace) -> dict[str, Any]:
         (visual, visual),
         options.samples,
         options.new_tokens,
+        min(options.start_tokens, options.prefix_tokens),
     )
     step, published = plan(shapes, load, 2), DEVICES[options.gpu]
     real = Device(
@@ -261,6 +266,13 @@ def load_of(actor: VLMActor, question: StepPrompts, sampling: Sampling) -> Load:
     return Load(prefix, tails, tuple(pictures), len(sampling.seeds), sampling.max_new_tokens)
 
 
+def start_of(actor: VLMActor, questions: Sequence[StepPrompts]) -> int:
+    """How many tokens all steps begin with."""
+    _, rows = actor.tokenise(questions)
+    lengths = [shared_length(list(prompts.values())) for prompts in rows]
+    return common_start([prompts[Condition.NONE] for prompts in rows], lengths)
+
+
 def measured_device(clock: Callable[[], float]) -> Device:
     """This machine's processor: the rate of a large product and of reading a large matrix once."""
     left, right, vector = torch.randn(1024, 1024), torch.randn(1024, 1024), torch.randn(8192)
@@ -294,7 +306,9 @@ def check(options: argparse.Namespace) -> dict[str, Any]:
         ):
             sampling = Sampling(max_new_tokens=new)
             questions = build_questions(lengths, options.together)
-            loads = [load_of(actor, question, sampling) for question in questions]
+            start = start_of(actor, questions)
+            loads = [replace(load_of(actor, question, sampling), start=start) for question in questions]
+            actor.observe(questions, (), (), Sampling(max_new_tokens=1))  # as after the first batch of a harvest
             taken, rates = [], []
             for _ in range(options.repeats):
                 found = measured_device(clock)
@@ -321,6 +335,7 @@ def main() -> None:
     parser.add_argument("--gpu", choices=tuple(DEVICES), default="h100")
     parser.add_argument("--devices", type=int, default=1)
     parser.add_argument("--prefix-tokens", type=int, default=1000, help="system message and instruction")
+    parser.add_argument("--start-tokens", type=int, default=900, help="those of them that all steps share")
     parser.add_argument("--visual-tokens", type=int, default=980, help="of a screenshot")
     parser.add_argument("--state-tokens", type=int, default=800, help="of a demonstration's textual screen")
     parser.add_argument("--image-words", type=int, default=60, help="around a demonstrated screenshot")

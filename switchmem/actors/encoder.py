@@ -7,7 +7,7 @@ result: the special tokens of a prompt are exactly those that the chat template 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +24,24 @@ def _special_tokens(tokenizer: Any) -> dict[int, str]:
     words |= {int(tokenizer.convert_tokens_to_ids(word)): word for word in tokenizer.all_special_tokens}
     unknown = getattr(tokenizer.backend_tokenizer.model, "unk_token", None)
     return {index: word for index, word in words.items() if word.strip() and word != unknown}
+
+
+class Pixels(Sequence[Tensor]):
+    """Patches of pictures, made when they are asked for: those of a batch of screenshots would fill the memory.
+
+    Args:
+        images: RGB pictures.
+        prepare: gives the patches ``[patches, values]`` of one.
+    """
+
+    def __init__(self, images: Sequence[Image.Image], prepare: Callable[[Image.Image], Tensor]) -> None:
+        self._images, self._prepare = images, prepare
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._prepare(self._images[index])
 
 
 class PromptEncoder:
@@ -43,6 +61,7 @@ class PromptEncoder:
         self._max_prompt_tokens = max_prompt_tokens
         self._specials = _special_tokens(tokenizer)
         self._expected: dict[tuple[str, str, str | None, str], list[int]] = {}
+        self._grids: dict[tuple[int, int], Tensor] = {}
 
     @cached_property
     def specials(self) -> tuple[str, ...]:
@@ -119,15 +138,15 @@ class PromptEncoder:
             )
         return row
 
-    def pictures(self, images: Iterable[Image.Image]) -> tuple[list[Tensor], Tensor, dict[int, int]]:
+    def pictures(self, images: Iterable[Image.Image]) -> tuple[Pixels, Tensor, dict[int, int]]:
         """Prepare pictures for the vision tower; equal ones once.
 
         Args:
             images: RGB pictures, in any number.
 
         Returns:
-            Patches ``[patches, values]`` per different picture, grids ``[n, 3]`` int64, and where each given
-            picture is found, by its ``id()``.
+            Patches ``[patches, values]`` per different picture, made when they are asked for; grids ``[n, 3]`` int64;
+            and where each given picture is found, by its ``id()``.
         """
         index: dict[int, int] = {}
         by_content: dict[tuple[tuple[int, int], bytes], int] = {}
@@ -140,11 +159,34 @@ class PromptEncoder:
                 by_content[key] = len(unique)
                 unique.append(image)
             index[id(image)] = by_content[key]
-        if not unique:
-            return [], torch.zeros(0, 3, dtype=torch.long), index
-        output = self.image_processor(unique, return_tensors="pt")
-        grids = output["image_grid_thw"]
-        return list(output["pixel_values"].split(grids.prod(-1).tolist())), grids, index
+        grids = [self._grid(image) for image in unique]
+        return (
+            Pixels(unique, self._patches),
+            torch.stack(grids) if grids else torch.zeros(0, 3, dtype=torch.long),
+            index,
+        )
+
+    def _grid(self, image: Image.Image) -> Tensor:
+        """``[3]`` int64 frames, rows and columns of patches, which follow from a picture's size alone."""
+        if image.size not in self._grids:
+            self._patches(image)
+        return self._grids[image.size]
+
+    def _patches(self, image: Image.Image) -> Tensor:
+        """``[patches, values]`` of a picture.
+
+        Raises:
+            PromptError: if pictures of one size give different grids.
+        """
+        output = self.image_processor([image], return_tensors="pt")
+        (grid,) = output["image_grid_thw"]
+        if not torch.equal(self._grids.setdefault(image.size, grid), grid):
+            raise PromptError(
+                f"`image_processor` must cut pictures of one size alike, got {grid.tolist()} and "
+                f"{self._grids[image.size].tolist()} patches for {image.size}. Use one of the Qwen2-VL family."
+            )
+        patches: Tensor = output["pixel_values"]
+        return patches
 
     def visual_tokens(self, grids: Tensor) -> list[int]:
         """Numbers of visual tokens of pictures, from the grids ``[n, 3]`` that `pictures` gives."""

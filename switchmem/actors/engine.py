@@ -28,8 +28,8 @@ from switchmem.actors.delta_rule import own_rules
 from switchmem.actors.endings import Ending
 from switchmem.actors.parting import parting
 from switchmem.actors.rows import ImageTable, TokenRow
-from switchmem.actors.starts import Start
 from switchmem.actors.spending import now
+from switchmem.actors.starts import Start
 
 
 @dataclass(frozen=True)
@@ -233,15 +233,14 @@ class PrefixEngine:
     def _see(self, images: ImageTable, wanted: Sequence[int]) -> list[ModelOutput]:
         """What the vision tower made of the wanted pictures, in that order; it runs for new ones alone."""
         new = [image for image in dict.fromkeys(wanted) if image not in images.seen]
-        for part in consecutive([len(images.pixels[image]) for image in new], PATCHES):
+        for part in consecutive([int(images.grids[image].prod()) for image in new], PATCHES):
             group, started = new[part], now(self.device)
             pixels = torch.cat([images.pixels[image] for image in group]).to(self.device)
             seen = self.architecture.see(pixels, images.grids[group].to(self.device))
             images.seen.update(zip(group, seen, strict=True))
             seconds = (now(self.device) - started) / len(pixels)
-            for image in group:  # patches take more memory than what was seen in them
-                images.seconds[image] = seconds * len(images.pixels[image])
-                images.pixels[image] = images.pixels[image].new_empty(0)
+            for image in group:
+                images.seconds[image] = seconds * int(images.grids[image].prod())
         return [images.seen[image] for image in wanted]
 
     @contextmanager

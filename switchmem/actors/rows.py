@@ -14,13 +14,13 @@ class ImageTable:
     """The different pictures of a batch; the vision tower encodes each once, when it is first needed.
 
     Args:
-        pixels: per picture ``[patches, values]``, as the image processor makes them.
+        pixels: per picture ``[patches, values]``, as the image processor makes them; they may be made on access.
         grids: ``[n, 3]`` int64: frames, rows and columns of patches of each picture.
         seen: what the vision tower made of them so far, by index; see `Architecture.see`.
         seconds: what that took, by index.
     """
 
-    pixels: list[Tensor]
+    pixels: Sequence[Tensor]
     grids: Tensor
     seen: dict[int, ModelOutput] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)

@@ -60,11 +60,11 @@ class StartKeeper:
         if device != self._device:
             self._seen = self._start = None
             self._device = device
-        limit = min(FORWARD, *(length - 1 for length in lengths), *(row.starts[0] for row in rows if row.starts))
+        limit = _limit(rows, lengths)
         earlier = [] if self._seen is None else [self._seen]
         length = _common([*earlier, *(row.ids for row in rows)], limit)
         if length < SHORT:  # nothing in common with earlier prompts; the next ones are compared with these
-            self._seen, self._start = rows[0].ids[: max(limit, 0)].clone(), None
+            self._seen, self._start = rows[0].ids[:limit].clone(), None
             return None
         if self._start is None and len(rows) + len(earlier) == 1:
             self._seen = rows[0].ids[:limit].clone()
@@ -76,10 +76,21 @@ class StartKeeper:
         return self._start
 
 
+def common_start(rows: Sequence[TokenRow], lengths: Sequence[int]) -> int:
+    """How many tokens the start of these rows has, if no others come before or behind; 0 for none. See `find`."""
+    length = _common([row.ids for row in rows], _limit(rows, lengths)) if len(rows) > 1 else 0
+    return length if length >= SHORT else 0
+
+
+def _limit(rows: Sequence[TokenRow], lengths: Sequence[int]) -> int:
+    """The most tokens of a start: no picture, and one token of every prefix at least is left over."""
+    return max(0, min(FORWARD, *(length - 1 for length in lengths), *(row.starts[0] for row in rows if row.starts)))
+
+
 def _common(ids: Sequence[Tensor], limit: int) -> int:
     """How many leading tokens all have in common, at most ``limit``."""
     first = ids[0]
-    limit = min(limit, *map(len, ids)) if len(ids) > 1 else min(limit, len(first))
+    limit = min(limit, *map(len, ids))
     for other in ids[1:]:
         differing = (first[:limit] != other[:limit]).nonzero()
         limit = int(differing[0]) if len(differing) else limit

@@ -30,6 +30,7 @@ class Turn:
     def __init__(self, actor: VLMActor, prompts: StepPrompts) -> None:
         self._actor, self._engine = actor, actor.engine
         self._images, (self._rows,) = actor.tokenise([prompts])
+        self._images.pixels = list(self._images.pixels)
         self._prefixes: Prefixes | None = None
         self.shared = shared_length(list(self._rows.values()))
 

@@ -19,8 +19,8 @@ from switchmem.actors.engine import PrefixEngine
 from switchmem.actors.protocol import ActorError, Observation, StepPrompts
 from switchmem.actors.rows import ImageTable, TokenRow, shared_length
 from switchmem.actors.sampling import Sampling, noise_key
-from switchmem.actors.starts import StartKeeper
 from switchmem.actors.spending import Spending, Spent
+from switchmem.actors.starts import StartKeeper
 from switchmem.memory.views import Condition
 from switchmem.prompts import DEFAULT, PromptError, PromptTemplate
 
@@ -113,6 +113,7 @@ class VLMActor:
         return {
             **self._origin,
             **self.engine.architecture.facts(),
+            "parameters": sum(parameter.numel() for parameter in self.model.parameters()),
             "device": str(self.engine.device),
             "tokenizer": type(self.encoder.tokenizer).__name__,
             "image_processor": type(images).__name__,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from PIL import Image
@@ -10,6 +12,7 @@ from tiny_models import KINDS
 from switchmem.actors.caches import left_pad
 from switchmem.actors.rows import TokenRow, shared_length
 from switchmem.actors.sampling import Sampling, choose, noise_key
+from switchmem.actors.starts import StartKeeper
 from switchmem.actors.vlm import StepPrompts, VLMActor
 from switchmem.memory.views import Condition
 from switchmem.prompts import POCKET, Prompt, PromptTemplate
@@ -88,6 +91,28 @@ def test_states_equal_the_plain_forward(actor, make_questions, size, template):
     assert size == 1 or len(lengths) > 1, "the batch must need padding"
     assert [len(q.prompts[Condition.IMAGE].images) for q in batch] == [2] * size
     expect_plain_states(actor, batch)
+
+
+@BOTH_ORDERS
+def test_states_equal_the_plain_forward_behind_a_common_start(actor, make_questions, template, monkeypatch):
+    """With a long system message, over batches of several sizes, prefixes of several lengths and a changed message."""
+    computed = []
+
+    def compute(piece):
+        computed.append(len(piece))
+        return actor.engine.start_cache(piece)
+
+    monkeypatch.setattr(actor, "_starts", StartKeeper(compute))
+    words = "star orbit lamp mail river cloud stone leaf bell moon".split() * 9
+    for seeds, system in (((0, 1, 2, 3), words), ((4,), words), ((5, 6), words[:80]), ((7,), words[:20])):
+        expect_plain_states(
+            actor,
+            [
+                replace(q, prompts={c: replace(p, system=" ".join(system)) for c, p in q.prompts.items()})
+                for q in make_questions(actor, seeds, template=template)
+            ],
+        )
+    assert max(computed) > 90 and 80 <= min(computed) < 90 and computed == sorted(computed, reverse=True)
 
 
 def test_any_number_of_pictures_anywhere(actor):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -57,6 +58,32 @@ def test_products_are_those_that_the_model_runs(actor):
     head = 2.0 * actor.model.lm_head.weight.numel() * 14 * 2
     planned = sum(flops for name, flops in counted.items() if not name.startswith("vision")) - head
     assert sum(ran) == pytest.approx(planned, rel=1e-9)
+
+
+def test_what_all_steps_begin_with_is_computed_once_for_all(actor):
+    """Of two steps together, as the engine runs them once it knows their start, counted by hooks."""
+    lengths = Lengths(system=120, state=60, words=9, width=128, height=192)
+    sampling, questions, ran = Sampling(max_new_tokens=3), build_questions(lengths, 2), []
+    actor.observe(questions, (), (0,), sampling)
+    hooks = [
+        module.register_forward_hook(lambda m, i, o: ran.append(2.0 * m.weight.numel() * o[..., 0].numel()))
+        for module in actor.model.model.language_model.layers.modules()
+        if isinstance(module, torch.nn.Linear)
+    ]
+    actor.observe(questions, SAMPLED, (0,), sampling)
+    for hook in hooks:
+        hook.remove()
+    start = planning.start_of(actor, questions)
+    assert 90 < start < 110
+    work = work_of(actor, questions, SAMPLED, sampling)
+    head = 2.0 * actor.model.lm_head.weight.numel() * 28 * 2
+    counted = sum(p.flops for p in work if "weights" in p.name and not p.name.startswith("vision")) - head
+    # more only by what pads texts of different length
+    assert counted <= sum(ran) < counted * 1.05
+    plans = [
+        plan(shapes_of(actor.model), replace(planning.load_of(actor, q, sampling), start=start), 4) for q in questions
+    ]
+    assert sum(p.flops for p in plans) == pytest.approx(sum(part.flops for part in work), rel=0.01)
 
 
 def test_memory_of_keys_and_values(actor):
