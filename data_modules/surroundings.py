@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
+from PIL import Image
 from torch import Tensor
 
 from data_modules.pairs import AllowedOf
@@ -103,6 +104,10 @@ class PartSurroundings:
     def embed(self, texts: Sequence[str]) -> Tensor:
         """See `Surroundings.embed`."""
         return self._embedder.texts(list(texts))
+
+    def embed_pictures(self, pictures: Sequence[Image.Image]) -> Tensor:
+        """See `Surroundings.embed_pictures`."""
+        return self._embedder.multimodal([("", picture) for picture in pictures])
 
     def once(self, name: str, make: Callable[[], T]) -> T:
         """See `Surroundings.once`."""

@@ -52,6 +52,9 @@ class Around:
     def embed(self, texts):
         return self.embedder.texts(list(texts)) if texts else torch.zeros(0, 64)
 
+    def embed_pictures(self, pictures):
+        return self.embedder.multimodal([("", picture) for picture in pictures])
+
     def once(self, name, make):
         if name not in self.made:
             self.made[name] = make()

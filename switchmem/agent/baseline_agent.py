@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from PIL import Image
 from torch import Tensor
 
 from switchmem.actors.protocol import Actor
@@ -103,6 +104,10 @@ class LiveSurroundings:
     def embed(self, texts: Sequence[str]) -> Tensor:
         """See `Surroundings.embed`."""
         return self._live.embedder.texts(list(texts))
+
+    def embed_pictures(self, pictures: Sequence[Image.Image]) -> Tensor:
+        """See `Surroundings.embed_pictures`."""
+        return self._live.embedder.multimodal([("", picture) for picture in pictures])
 
     def once(self, name: str, make: Callable[[], T]) -> T:
         """See `Surroundings.once`."""

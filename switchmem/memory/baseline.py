@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Protocol, TypeVar
 
+from PIL import Image
 from torch import Tensor
 
 from switchmem.memory.budget import Budget
@@ -124,6 +125,9 @@ class Surroundings(Protocol):
 
     def embed(self, texts: Sequence[str]) -> Tensor:
         """``[n, E]``, rows of length 1, by the embedder of retrieval."""
+
+    def embed_pictures(self, pictures: Sequence[Image.Image]) -> Tensor:
+        """``[n, E]``, rows of length 1, of pictures alone, in the same space."""
 
     def once(self, name: str, make: Callable[[], T]) -> T:
         """What `make` gives, made when it is first asked for under that name."""

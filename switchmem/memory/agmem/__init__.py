@@ -2,6 +2,19 @@
 
 from switchmem.memory.agmem.config import CropConfig, CropError
 from switchmem.memory.agmem.crop import Crop, Reason, action_grounded_crop
+from switchmem.memory.agmem.guard import Guard
 from switchmem.memory.agmem.view import ActionView, AGMem, view_of
+from switchmem.memory.agmem.whole import AGMemWhole
 
-__all__ = ["AGMem", "ActionView", "Crop", "CropConfig", "CropError", "Reason", "action_grounded_crop", "view_of"]
+__all__ = [
+    "AGMem",
+    "AGMemWhole",
+    "ActionView",
+    "Crop",
+    "CropConfig",
+    "CropError",
+    "Guard",
+    "Reason",
+    "action_grounded_crop",
+    "view_of",
+]
