@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from switchmem.actors.spec import ActorSpec
-from switchmem.memory.agmem import AGMem
+from switchmem.memory.agmem import AGMem, AGMemWhole
 from switchmem.memory.app_agent import AppAgent
 from switchmem.memory.baseline import Baseline
 from switchmem.memory.echotrail import EchoTrail
@@ -131,7 +131,7 @@ class StudySettings:
             raise SettingsError(f"`study.worth` must be > 0, got {self.worth}. It is in points of score, of 100.")
 
 
-BaselineName = Literal["rag_gui", "m3a", "app_agent", "echotrail", "agmem"]
+BaselineName = Literal["rag_gui", "m3a", "app_agent", "echotrail", "agmem", "agmem_whole"]
 """The memory baselines; each is a section of `BaselineSettings`."""
 
 WriterName = Literal["actor", "template", "model"]
@@ -153,6 +153,7 @@ class BaselineSettings:
         app_agent: settings of AppAgent.
         echotrail: settings of EchoTrail.
         agmem: settings of AGMem's action-grounded view.
+        agmem_whole: settings of AGMem with its own retrieval.
 
     Raises:
         SettingsError: if a rule above is broken.
@@ -167,6 +168,7 @@ class BaselineSettings:
     app_agent: AppAgent = field(default_factory=AppAgent)
     echotrail: EchoTrail = field(default_factory=EchoTrail)
     agmem: AGMem = field(default_factory=AGMem)
+    agmem_whole: AGMemWhole = field(default_factory=AGMemWhole)
 
     def __post_init__(self) -> None:
         if len(set(self.names)) != len(self.names):
@@ -210,6 +212,9 @@ class RolloutSettings:
             training, "policy" keeps the policy's own cut.
         max_new_tokens: the most tokens of an answer, at least 1.
         html_root: the folder of the pages, such as AndroidWorld's own; None takes those of the package `miniwob`.
+        environment: "chromium", or "emulator" for AndroidWorld's own app on a running Android emulator.
+        console_port: of that emulator.
+        adb_path: of Android's debug bridge, for the emulator.
         padded: whether screenshots show the phone's whole screen, its bars in white, instead of the page alone.
         stuck: end an episode as failed once so many equal screens came in a row, at least 2; None never does, as in the
             paper. A greedy actor mostly repeats itself on an equal screen, so that this saves time on small machines.
@@ -231,6 +236,9 @@ class RolloutSettings:
     threshold: Literal["match_rate", "policy"] = "match_rate"
     max_new_tokens: int = 128
     html_root: str | None = None
+    environment: Literal["chromium", "emulator"] = "chromium"
+    console_port: int = 5554
+    adb_path: str = "adb"
     padded: bool = False
     stuck: int | None = None
     bootstrap: int = 20_000

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,7 +25,7 @@ from switchmem.memory.embedder import Embedder
 from switchmem.policy import Policy
 from switchmem.rollout.bank import DEMONSTRATOR, bank_steps, play_demonstrator
 from switchmem.rollout.crew import Crew
-from switchmem.rollout.instances import prove_apart, unlike
+from switchmem.rollout.instances import proof, require_apart, unlike
 from switchmem.rollout.play import SEEN, Job
 from switchmem.rollout.protocol import (
     Calibrated,
@@ -73,7 +73,6 @@ class Rollout:
     run: RunFolder
     make_agent: MakeAgent
     watch: bool = False
-    notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.spec.endpoint is not None:
@@ -85,6 +84,10 @@ class Rollout:
         if unknown:
             raise SettingsError(
                 f"`rollout.tasks` must be tasks of the benchmark, got {unknown}. See the list of tasks."
+            )
+        if self.settings.bank == "demonstrators" and not self.world.demonstrators:
+            raise SettingsError(
+                "`rollout.bank` must be 'actor' on a phone, got 'demonstrators': the scripts play in Chromium alone."
             )
         self.tasks = [t for t in self.world.tasks if self.settings.tasks is None or t in self.settings.tasks]
 
@@ -109,14 +112,16 @@ class Rollout:
             evaluated, calibration = self._first_screens()
             bank, bank_facts = self._bank(evaluated)
             calibrated, used = self._threshold(policy, bank, bank_facts, calibration, evaluated)
+            before = {
+                "bank": [] if bank_facts is None else bank_facts["instances"],
+                "calibration": instances(used),
+            }
+            require_apart({**before, "evaluation": instances(evaluated)})
             episodes, stages = self._evaluate(calibrated, bank, bank_facts)
         except self.world.why as error:
             raise RolloutError(str(error)) from error
-        apart = prove_apart({
-            "bank": [] if bank_facts is None else bank_facts["instances"],
-            "calibration": instances(used),
-            "evaluation": instances(evaluated),
-        })  # fmt: skip
+        seen = [fact for facts in episodes.values() for fact in facts]
+        apart = proof({**before, "evaluation": instances([*evaluated, *seen])})
         if bank_facts is not None:
             bank_facts["instances"] = len(bank_facts["instances"])
         facts = {
@@ -127,7 +132,10 @@ class Rollout:
             "episodes": stages,
             "provenance": dict(provenance),
         }
-        played = Played(self.tasks, episodes, facts, self._told(bank_facts))
+        notes = self._told(bank_facts)
+        if apart["shared"]:
+            notes.append(f"{len(apart['shared'])} instances of the evaluation were seen before: see `instances`.")
+        played = Played(self.tasks, episodes, facts, notes)
         results = build_rollout_results(played, self.settings.bootstrap)
         write_json(self.run.results, results)
         write_whole(self.run.path / "rollout.txt", rollout_text(results).encode("utf-8", "replace"))
@@ -251,7 +259,7 @@ class Rollout:
         return {name: part.facts() for name, part in parts.items()}, {n: p.folder.name for n, p in parts.items()}
 
     def _told(self, bank_facts: Mapping[str, Any] | None) -> list[str]:
-        notes = list(self.notes)
+        notes = list(self.world.notes)
         if self.settings.tasks is not None:
             notes.append(f"{len(self.tasks)} of the benchmark's {len(self.world.tasks)} tasks were asked for.")
         if bank_facts is not None:
@@ -279,6 +287,10 @@ class Rollout:
     def _fingerprint(self) -> str:
         return self.spec.fingerprint()
 
+    def _workers(self) -> int:
+        asked = self.settings.workers or min(MOST_WORKERS, os.cpu_count() or 1)
+        return min(asked, self.world.most_workers or asked)
+
     @cached_property
     def _watcher(self) -> Watch | None:
         if not self.watch:
@@ -303,7 +315,7 @@ class Rollout:
     def _play(self, title: str, parts: Sequence[Part], work: Callable[[Crew[Any]], Play]) -> None:
         """Play the missing episodes of one phase."""
         held: list[Stage] = [self.stages.stage(*self._inputs[part.folder.name]) for part in parts]
-        crew: Crew[Any] = Crew(self.world.make_env, self.settings.workers or _cores())
+        crew: Crew[Any] = Crew(self.world.make_env, self._workers())
         with ExitStack() as stack:
             for stage in sorted(held, key=lambda stage: stage.key):  # in one order, whoever else waits for them
                 stack.enter_context(stage.lock())
@@ -319,7 +331,3 @@ class Rollout:
             for stage, part in zip(held, parts, strict=True):
                 if missing or not stage.complete:
                     stage.finish(episodes=len(part.jobs))
-
-
-def _cores() -> int:
-    return min(MOST_WORKERS, os.cpu_count() or 1)

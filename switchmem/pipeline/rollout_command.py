@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 import yaml
 from jsonargparse import ArgumentParser, Namespace
 
@@ -16,7 +17,7 @@ from switchmem.pipeline.report import MEGABYTES
 from switchmem.pipeline.rollout import Rollout
 from switchmem.pipeline.rollout_report import write_rollout_report
 from switchmem.rollout.results import rollout_text
-from switchmem.rollout.world import live_agents, miniwob
+from switchmem.rollout.world import World, emulator, live_agents, miniwob
 from switchmem.runs import RunError, RunFolder
 from switchmem.settings import MemorySettings, RolloutSettings, RunSettings
 from switchmem.stages import Stages
@@ -64,7 +65,7 @@ def run_rollout(words: Sequence[str]) -> int:
     if run.file("config", "fit", "yaml").is_file():
         raise RunError(f"`run.name` must be a run of its own for a rollout, got {run.path}, which `fit` wrote.")
     rollout = Rollout(
-        miniwob(chosen.rollout.html_root, chosen.rollout.max_steps, chosen.rollout.padded),
+        _world(chosen.rollout),
         chosen.actor,
         chosen.memory.embedder(),
         chosen.rollout,
@@ -73,6 +74,8 @@ def run_rollout(words: Sequence[str]) -> int:
         live_agents(chosen.actor, chosen.rollout.max_new_tokens),
         chosen.watch,
     )
+    if chosen.run.threads is not None:
+        torch.set_num_threads(chosen.run.threads)
     run.hold()
     run.start("rollout", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
     say(f"run folder: {run.path}")
@@ -131,6 +134,12 @@ def _parsed(parser: ArgumentParser, words: Sequence[str]) -> tuple[dict[str, Any
     plain = dict(yaml.safe_load(parser.dump(config, skip_unset=False)))
     plain.pop("config", None)
     return plain, parser.instantiate(config)
+
+
+def _world(settings: RolloutSettings) -> World:
+    if settings.environment == "emulator":
+        return emulator(settings.console_port, settings.adb_path, settings.max_steps)
+    return miniwob(settings.html_root, settings.max_steps, settings.padded)
 
 
 def _folders(settings: RunSettings) -> tuple[RunFolder, Stages]:

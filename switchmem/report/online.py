@@ -13,7 +13,7 @@ from switchmem.report.page import section, steps_section, whole_page
 from switchmem.report.tables import provenance_list, table, threshold
 
 Results = Mapping[str, Any]
-COLUMNS = ("policy", "done %", "tasks", "image %", "steps", "SwitchMem over it", "95 % CI", "p", "p (Holm)", "s/step")
+COLUMNS = ("policy", "done %", "tasks", "image %", "steps", "SwitchMem over it", "95 % CI", "p", "Holm p", "s/step")
 
 
 def render_online(results: Results, rows: Sequence[Sequence[str]], browser: Browser) -> str:

@@ -47,33 +47,45 @@ def unlike(instances: Iterable[Instance], *others: Iterable[Instance]) -> list[I
     return [one for one in instances if (one.task, one.look) not in taken]
 
 
-def prove_apart(parts: Mapping[str, Iterable[Instance]]) -> dict[str, Any]:
-    """The instances of every part, and that no two parts share a seed of a task or a look.
+Parts = Mapping[str, Iterable[Instance]]
+"""Instances by the name of the part of the protocol that sees them."""
 
-    Args:
-        parts: instances by the part's name.
 
-    Returns:
-        Plain JSON values: counts, every instance, and the number of pairs that were compared.
+def shared(parts: Parts) -> list[list[Any]]:
+    """What is in two parts: task, "seed" or "look", and the two parts' names.
+
+    >>> shared({"bank": [Instance("t", 1, "x")], "evaluation": [Instance("t", 2, "x")]})
+    [['t', 'look', 'bank', 'evaluation']]
+    """
+    held = {name: list(instances) for name, instances in parts.items()}
+    names, found = list(held), []
+    for n, one in enumerate(names):
+        for other in names[n + 1 :]:
+            for kind in ("seed", "look"):
+                first, second = ({(i.task, getattr(i, kind)) for i in held[part]} for part in (one, other))
+                found += [[task, kind, one, other] for task, _ in sorted(first & second)]
+    return found
+
+
+def require_apart(parts: Parts) -> None:
+    """Refuse parts that share an instance.
 
     Raises:
         InstanceError: if one is shared.
     """
-    held = {name: list(instances) for name, instances in parts.items()}
-    names, pairs = list(held), 0
-    for n, one in enumerate(names):
-        for other in names[n + 1 :]:
-            pairs += 1
-            for kind in ("seed", "look"):
-                first, second = ({(i.task, getattr(i, kind)) for i in held[part]} for part in (one, other))
-                if shared := sorted(first & second):
-                    raise InstanceError(
-                        f"no instance may be in two of {', '.join(names)}, got {shared[0][0]!r} with the same {kind} "
-                        f"in {one} and {other}. Choose other suite seeds."
-                    )
+    if found := shared(parts):
+        task, kind, one, other = found[0]
+        raise InstanceError(
+            f"no instance may be in two of {', '.join(parts)}, got {len(found)} that are, {task!r} with the same "
+            f"{kind} in {one} and {other} among them. Choose other suite seeds."
+        )
+
+
+def proof(parts: Parts) -> dict[str, Any]:
+    """Every instance of every part, and what is shared, as plain JSON values: an empty list is the proof."""
+    held = {name: list(dict.fromkeys(instances)) for name, instances in parts.items()}
     return {
-        "shared": 0,
-        "compared": pairs,
+        "shared": shared(held),
         "counts": {name: len(instances) for name, instances in held.items()},
         "parts": {name: [instance.to_list() for instance in instances] for name, instances in held.items()},
     }

@@ -28,6 +28,7 @@ from switchmem.rollout.trace import Facts, finite
 
 FORMAT = "switchmem.rollout/1"
 SWITCHMEM = "switchmem"
+"""The policy that chooses the memory's form at every step."""
 FIXED = tuple(condition.value for condition in Condition)
 POLICIES = (*FIXED, SWITCHMEM)
 
@@ -191,9 +192,8 @@ def rollout_table(results: Mapping[str, Any]) -> Table:
         caption="\n".join(results["notes"]),
         caption_justify="left",
     )
-    table.add_column("policy")
-    headings = ("done %", "tasks", "image %", "steps", "SwitchMem over it", "95 % CI", "p", "p (Holm)", "s/step")
-    for heading in headings:
+    table.add_column("policy", no_wrap=True)
+    for heading in ("done %", "tasks", "image %", "steps", "SwitchMem over it", "95 % CI", "p", "Holm p", "s/step"):
         table.add_column(heading, justify="right")
     for cells in rollout_rows(results):
         name = f"{cells[0]} (best fixed)" if cells[0] == best else cells[0]

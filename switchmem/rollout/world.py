@@ -9,7 +9,9 @@ from typing import Any
 
 from switchmem.actors.spec import ActorSpec
 from switchmem.agent import LiveBank, SwitchMemAgent
+from switchmem.envs.miniwob.tasks import instance_seed
 from switchmem.policy import Policy
+from switchmem.rollout.android_world import PAUSE, AndroidWorldEnv, episode_reward, miniwob_tasks, open_device
 from switchmem.rollout.play import Environment
 from switchmem.rollout.protocol import MakeAgent, pages_digest
 from switchmem.rollout.results import RolloutError
@@ -25,6 +27,9 @@ class World:
         make_env: opens an environment for one worker.
         facts: what its episodes depend on, as plain JSON values.
         why: errors that mean that it cannot be had at all; their message tells the way out.
+        most_workers: episodes that it can play at a time; None for no limit.
+        demonstrators: whether scripts can play in it.
+        notes: what its results must be read with.
     """
 
     tasks: Sequence[str]
@@ -32,6 +37,9 @@ class World:
     make_env: Callable[[], Environment]
     facts: Mapping[str, Any]
     why: tuple[type[Exception], ...] = ()
+    most_workers: int | None = None
+    demonstrators: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def miniwob(html_root: str | None = None, max_steps: int = 30, padded: bool = False) -> World:
@@ -48,7 +56,7 @@ def miniwob(html_root: str | None = None, max_steps: int = 30, padded: bool = Fa
     try:
         from switchmem.envs.miniwob.browser import BrowserError, find_chromium
         from switchmem.envs.miniwob.env import STEP_MS, MiniWobEnv
-        from switchmem.envs.miniwob.tasks import TASKS, PagesError, instance_seed, pages_root
+        from switchmem.envs.miniwob.tasks import TASKS, PagesError, pages_root
     except ImportError as error:
         raise RolloutError(
             f'MobileMiniWoB++ must be installed, got: {error}. Run pip install "switchmem[envs]".'
@@ -70,7 +78,35 @@ def miniwob(html_root: str | None = None, max_steps: int = 30, padded: bool = Fa
         "step_ms": STEP_MS,
         "max_steps": max_steps,
     }
-    return World(TASKS, instance_seed, make_env, facts, (BrowserError, PagesError))
+    return World(TASKS, instance_seed, make_env, facts, (BrowserError, PagesError), demonstrators=True)
+
+
+def emulator(console_port: int = 5554, adb_path: str = "adb", max_steps: int = 30, pause: float = PAUSE) -> World:
+    """AndroidWorld's MiniWoB++ tasks on a running Android emulator, one episode at a time.
+
+    Args:
+        console_port: of the emulator.
+        adb_path: of Android's debug bridge.
+        max_steps: actions in an episode, >= 1.
+        pause: seconds between an action and the next look, >= 0.
+
+    Raises:
+        RolloutError: if AndroidWorld is not installed.
+    """
+    tasks, reward = miniwob_tasks(), episode_reward()
+    devices: list[Any] = []
+
+    def make_env() -> Environment:
+        if not devices:
+            devices.append(open_device(console_port, adb_path))
+        return AndroidWorldEnv(devices[0], tasks, reward, max_steps, pause)
+
+    facts = {"environment": "android_world", "console_port": console_port, "max_steps": max_steps, "pause": pause}
+    note = (
+        "AndroidWorld does not seed the content of its MiniWoB++ pages: policies played the same tasks, not the same "
+        "instances, and a seed does not bring an instance back."
+    )
+    return World(tuple(tasks), instance_seed, make_env, facts, most_workers=1, notes=(note,))
 
 
 def live_agents(spec: ActorSpec, max_new_tokens: int) -> MakeAgent:
