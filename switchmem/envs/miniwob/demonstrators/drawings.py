@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from PIL import ImageColor
 
 from switchmem.envs.miniwob.demonstrators.forms import submit
-from switchmem.envs.miniwob.demonstrators.view import QUERY_HEIGHT, Actions, Lost, View
+from switchmem.envs.miniwob.demonstrators.view import QUERY_HEIGHT, QUERY_WIDTH, Actions, Lost, View
 from switchmem.envs.miniwob.geometry import SCALE
 
 _SIDES = range(3, 8)
@@ -103,8 +104,22 @@ def midpoint(view: View) -> Actions:
     yield from submit(view)
 
 
-def centre(view: View) -> Actions:
-    """Tap the middle of a circle."""
-    (circle,) = view.query(_CIRCLES)
-    yield view.tap_at(circle["x"], circle["y"] + QUERY_HEIGHT)
+def colour_by_name(view: View) -> Actions:
+    """Type a colour's code over the one in the field."""
+    (name,) = view.words(r"Select (\w+) with")
+    yield from _enter_colour(view, ImageColor.getrgb(name)[:3])
+
+
+def colour_by_sample(view: View) -> Actions:
+    """The same for the square in the instruction: of what is neither its ground nor its words, the commonest colour."""
+    pixels = view.picture()[: QUERY_HEIGHT * SCALE, : QUERY_WIDTH * SCALE].reshape(-1, 3)
+    colours, counts = np.unique(pixels, axis=0, return_counts=True)
+    for plain in ((255, 255, 0), (255, 255, 255), (0, 0, 0)):
+        counts[(colours == plain).all(axis=1)] = 0
+    yield from _enter_colour(view, tuple(int(part) for part in colours[counts.argmax()]))
+
+
+def _enter_colour(view: View, colour: tuple[int, ...]) -> Actions:
+    yield from view.enter(view.fields[0], "".join(f"{part:02X}" for part in colour), clear=True)
+    yield view.tap(view.one("Color:"))  # the wheel that the tap on the field opened lies over the button
     yield from submit(view)

@@ -43,7 +43,7 @@ def login(view: View) -> Actions:
         if cancel := view.all("Cancel"):
             yield view.tap(cancel[0])
             yield view.tap(view.fields[index])
-        yield from view.enter(view.fields[index], text)
+        yield view.type(text)
     yield from submit(view)
 
 

@@ -167,29 +167,39 @@ def complete_word(view: View) -> Actions:
 
 
 def slide(view: View) -> Actions:
-    """Tap the slider's track where the value should be; its ends tell how it is scaled."""
+    """Tap the slider's track where the value should be; its ends tell how it is scaled.
+
+    A tap on the handle moves nothing, so that a correction goes by way of an end. The page sees whole pixels: where
+    there are fewer than values, some values cannot be reached.
+    """
     (number,) = view.words(r"Select (-?\d+) with")
     wanted = int(number)
     left, top, right, bottom = view.box(first([e for e in view.elements if e.resource_id == "slider"], "the slider"))
     is_level = right - left > bottom - top
-    ends: list[tuple[float, int]] = []
+    size = round(right - left if is_level else bottom - top)
 
     def value() -> int:
         return int(first([e for e in view.elements if re.fullmatch(r"-?\d+", e.text)], "the value").text)
 
-    def at(place: float) -> PhoneAction:
-        return view.tap_at(place, (top + bottom) / 2) if is_level else view.tap_at((left + right) / 2, place)
+    def at(pixel: int) -> PhoneAction:
+        """A tap on a pixel of the track, counted from where values are smallest."""
+        if is_level:
+            return view.tap_at(left + pixel, (top + bottom) / 2)
+        return view.tap_at((left + right) / 2, bottom - pixel)
 
-    for place in (left + 2, right - 2) if is_level else (bottom - 2, top + 2):
-        yield at(place)
-        ends.append((place, value()))
-    (low, least), (high, most) = ends
-    guess = round(low + (wanted - least) / ((most - least) or 1) * (high - low))
-    for step in (0, 1, -1, 2, -2, 3, -3):
+    for pixel in (size - 1, 1, size - 1):
+        yield at(pixel)
+        if pixel == 1:
+            least = value()
+    per_pixel = (value() - least) / (size - 2)
+    aim = 1 + round((wanted - least) / per_pixel)
+    for step in (0, 1, -1, 2, -2):
         if value() == wanted:
             yield from submit(view)
             return
-        yield at(guess + step)
+        if step:
+            yield at(1 if aim > size / 2 else size - 1)
+        yield at(min(size, max(0, aim + step)))
     raise Lost(f"the slider must reach {wanted}, got steps that leave it out.")
 
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-from switchmem.envs.base import PhoneAction, PhoneActionType
 from switchmem.envs.miniwob.demonstrators.lists import pick_day
 from switchmem.envs.miniwob.demonstrators.view import Actions, Lost, View, first
 from switchmem.steps import UIElement
@@ -74,14 +73,14 @@ def terminal(view: View) -> Actions:
     found = re.search(r"extension \.(\S+)$", view.utterance)
     extension = found[1] if found else ""
     yield view.tap(first([e for e in view.elements if e.resource_id == "terminal"], "the terminal"))
-    yield PhoneAction(PhoneActionType.INPUT_TEXT, text="ls")
+    yield view.type("ls")
     texts = [e.text for e in view.elements if e.kind == "TextView"]
     files = [name for text in texts[texts.index("ls") + 1 :] if "user$" not in text for name in text.split()]
     # the page looks for the first place of the extension in the name, so that it must not come up earlier
     fitting = [f for f in files if (f.find(extension) + len(extension) == len(f) if extension else "." not in f)]
     if not fitting:
         raise Lost(f"the listing must hold a file for {view.utterance!r}, got {files}.")
-    yield PhoneAction(PhoneActionType.INPUT_TEXT, text=f"rm {fitting[0]}")
+    yield view.type(f"rm {fitting[0]}")
 
 
 def guess_number(view: View) -> Actions:
@@ -102,10 +101,15 @@ def flight(view: View) -> Actions:
     best, start, end, date = view.words(r"Book the (\w+) one-way flight from: (.+) to: (.+) on (\S+)\.")
     for index, place in enumerate((start, end)):
         field = view.fields[index]
-        yield from view.enter(field, place)
-        below = view.box(field)[3]
-        hints = [e for e in view.elements if e.kind == "TextView" and place in e.text and view.box(e)[1] >= below]
-        yield view.tap(first(hints, f"a suggestion with {place!r}"))
+        # an airport's three letters are part of many names; in brackets they are its own
+        yield from view.enter(field, f"({place})" if re.fullmatch("[A-Z]{3}", place) else place)
+
+        def hints(place: str = place, below: float = view.box(field)[3]) -> list[UIElement]:
+            words = [e for e in view.elements if e.kind == "TextView" and view.box(e)[1] >= below]
+            return [e for e in words if place in e.text]
+
+        yield from view.scroll_to(hints, f"a suggestion with {place!r}")
+        yield view.tap(hints()[0])
     yield from pick_day(view, date)
     yield view.tap(view.button("Search"))
     seen: dict[str, tuple[int, int]] = {}

@@ -17,7 +17,7 @@ from switchmem.envs.base import PhoneAction, PhoneActionType, Screen
 from switchmem.envs.miniwob.geometry import PAGE_HEIGHT, PAGE_WIDTH, SCALE, Geometry
 from switchmem.steps import UIElement
 
-QUERY_HEIGHT = 50  # CSS pixels that the instruction takes at the top of each page
+QUERY_WIDTH, QUERY_HEIGHT = 160, 50  # CSS pixels that the instruction takes at the top of each page
 SCROLLS = 12  # the longest page of the tasks is seen after fewer
 # Where an element is tapped, as fractions of its box; the first that nothing covers.
 _PLACES = ((0.5, 0.5), (0.1, 0.1), (0.9, 0.1), (0.1, 0.9), (0.9, 0.9), (0.5, 0.1), (0.5, 0.9), (0.1, 0.5), (0.9, 0.5))
@@ -133,10 +133,19 @@ class View:
     def enter(self, field: UIElement, text: str, clear: bool = False) -> Actions:
         """Tap a field, then type into what has the focus: two actions that an actor's own action space has as well.
 
-        Emptying the field first is AndroidWorld's alone.
+        Emptying the field first is AndroidWorld's alone. A tap right after a list has closed can leave the caret where
+        it was; what is typed is lost then, and typed again.
         """
-        yield self.tap(field)
-        yield PhoneAction(PhoneActionType.INPUT_TEXT, text=text, clear_text=clear)
+        for _ in range(2):
+            yield self.tap(field)
+            before = self.screen.screenshot.data
+            yield self.type(text, clear)
+            if self.screen.screenshot.data != before:
+                return
+
+    def type(self, text: str, clear: bool = False) -> PhoneAction:
+        """Text and Enter into what has the focus."""
+        return PhoneAction(PhoneActionType.INPUT_TEXT, text=text, clear_text=clear)
 
     def scroll(self, direction: str, element: UIElement | None = None) -> PhoneAction:
         """A scroll of an element, or of what lies in the middle of the page."""
