@@ -60,18 +60,17 @@ class StartKeeper:
         if device != self._device:
             self._seen = self._start = None
             self._device = device
-        limit = _limit(rows, lengths)
-        earlier = [] if self._seen is None else [self._seen]
-        length = _common([*earlier, *(row.ids for row in rows)], limit)
-        if length < SHORT:  # nothing in common with earlier prompts; the next ones are compared with these
-            self._seen, self._start = rows[0].ids[:limit].clone(), None
-            return None
-        if self._start is None and len(rows) + len(earlier) == 1:
-            self._seen = rows[0].ids[:limit].clone()
+        limit, own = _limit(rows, lengths), [row.ids for row in rows]
+        length = 0 if self._seen is None else _common([self._seen, *own], limit)
+        if length < SHORT:  # another kind of prompt, or the first one
+            self._seen = self._start = None
+            length = _common(own, limit) if len(own) > 1 else 0
+        if length < SHORT:
+            self._seen = own[0][:limit].clone()  # the next ones are compared with it
             return None
         if self._start is None or length < len(self._start):
             self._start = None  # its memory first
-            self._start = Start(rows[0].ids[:length].clone(), self._compute(rows[0].cut(0, length)))
+            self._start = Start(own[0][:length].clone(), self._compute(rows[0].cut(0, length)))
             self._seen = self._start.ids
         return self._start
 

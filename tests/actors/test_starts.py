@@ -109,6 +109,7 @@ def test_another_kind_of_prompt_begins_anew():
     assert calls.find(row(*other, 7, 7)) is None
     assert calls.find(row(*other, 8, 8)) == len(other)
     assert calls.find(row(*other, 8, 8), device="meta") is None, "nothing is kept over a move"
+    assert calls.find(row(*BASE, 1, 1), row(*BASE, 2, 3), device="meta") == len(BASE)
 
 
 def test_a_start_ends_before_a_picture_and_before_the_end_of_the_shortest_prefix():
