@@ -24,6 +24,8 @@ from switchmem.harvest import (
     end_writing,
     make_record,
     merge,
+    note_actor,
+    note_usage,
 )
 from switchmem.harvest.record import Observed, Reader
 from switchmem.memory.retrieval import StepWithMemory
@@ -33,6 +35,9 @@ from switchmem.stages import WriteError
 
 class HashedActor(Protocol):
     """An actor whose parameters can be compared."""
+
+    def facts(self) -> Mapping[str, Any]:
+        """What was loaded, as plain JSON values."""
 
     def parameters_hash(self) -> str:
         """The same text for the same parameters."""
@@ -77,6 +82,7 @@ class HiddenStateHarvester(Callback):
         self._writer: HarvestWriter | None = None
         self._ranks: Ranks | None = None
         self._benchmarks: dict[str, Benchmark] = {}
+        self._usage: Any = None
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Meet the other ranks, before the actor is loaded: that may take long, or fail on one of them."""
@@ -94,6 +100,9 @@ class HiddenStateHarvester(Callback):
             "parameters_hash": self._hash,
         }
         bind_settings(self._plan.folder, settings)
+        if trainer.is_global_zero:
+            note_actor(self._plan.folder, module.actor.facts())
+        self._usage = getattr(module.actor, "usage", None)
         self._vectors = Vectors(self._plan.embedder)
         self._writer = HarvestWriter(self._plan.folder, trainer.global_rank, self.records_per_shard, self.flush_seconds)
         self._progress = Progress(self._plan, trainer, self.progress_seconds)
@@ -134,6 +143,7 @@ class HiddenStateHarvester(Callback):
                 f"the actor's parameters must not change during a harvest, got hash {self._hash} before and {now} "
                 f"after. Delete {self._plan.folder} and look for what trains the actor."
             )
+        self._note_usage()
         # Not the strategy's barrier: its timeout would end the ranks that had the quicker steps.
         self._ranks.wait("harvest written")
         manifest = merge(self._plan.folder, self._plan.expected_ids, self._plan.skipped, trainer.is_global_zero)
@@ -149,12 +159,19 @@ class HiddenStateHarvester(Callback):
         try:
             if not isinstance(exception, WriteError):  # that cannot be written either
                 self._keep()
+                self._note_usage()
         finally:
             if self._writer is not None:
                 end_writing(self._writer.folder)
             if self._ranks is not None:
                 told, status = stopped(exception)
                 self._ranks.fail(told, status)
+
+    def _note_usage(self) -> None:
+        """What this process used of an endpoint, once; only such an actor counts it."""
+        if self._usage is not None:
+            note_usage(self._plan.folder, self._usage.to_dict())
+            self._usage = None
 
     def _keep(self) -> None:
         if self._writer is not None:

@@ -53,6 +53,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
+        self._provenance: tuple[Path, dict[str, Any]] | None = None
         self.checkpoints = self.path / "checkpoints"
         self.policy = self.path / "policy"
         self.results = self.path / "results.json"
@@ -136,9 +137,15 @@ class RunFolder:
 
     def write_provenance(self, command: str, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Write ``provenance.json`` of a command: `provenance` of this process, and `facts` about the actor."""
-        values = {**provenance(), **facts}
-        write_json(self.file("provenance", command, "json"), values)
-        return values
+        self._provenance = self.file("provenance", command, "json"), {**provenance(), **facts}
+        write_json(*self._provenance)
+        return self._provenance[1]
+
+    def add_provenance(self, facts: Mapping[str, Any]) -> None:
+        """Add facts to what `write_provenance` wrote in this process; nothing, where it wrote nothing."""
+        if self._provenance is not None:
+            self._provenance[1].update(facts)
+            write_json(*self._provenance)
 
 
 def release_folders() -> None:

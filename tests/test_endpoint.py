@@ -54,6 +54,12 @@ def test_fixed_conditions_random_and_oracle_without_a_router(command, tmp_path, 
             assert results["policies"][condition]["score"] == pytest.approx(mean)
         said = capsys.readouterr().out
         assert "no router: the actor shows no hidden states" in said
+        told = results["provenance"]["harvests"]["test"]
+        assert told["actor"]["class"] == "ChatActor" and told["actor"]["model"] == "served"
+        assert told["usage"]["requests"] == told["usage"]["answers"] == asked and told["usage"]["cost"] is None
+        assert f"test harvest: {asked} answers asked for, 0 kept from before" in said and "no prices are set" in said
+        kept = json.loads((tmp_path / "runs" / "pocket" / "provenance.test.json").read_text())
+        assert kept["harvests"]["test"] == told
         assert command("test", server) == 0 and len(server.asked) == asked  # nothing is paid twice
     for path in (p for p in tmp_path.rglob("*") if p.is_file()):
         assert KEY.encode() not in path.read_bytes(), path

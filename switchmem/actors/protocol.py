@@ -70,6 +70,9 @@ class Actor(Protocol):
     def count(self, text: str) -> int:
         """Tokens of a text, for `ActorSpec.state_tokens`."""
 
+    def facts(self) -> dict[str, Any]:
+        """What was really loaded, or is asked, as plain JSON values; kept with a harvest."""
+
     def parameters_hash(self) -> str:
         """Changes with any parameter; compared before and after a run."""
 

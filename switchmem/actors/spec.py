@@ -23,7 +23,8 @@ if TYPE_CHECKING:  # the command line's parser runs these imports too, so they m
     from switchmem.actors.encoder import PromptEncoder
     from switchmem.actors.protocol import Actor
 
-POCKET_FOLDER = Path(__file__).parent / "pocket"
+SHIPPED = {name: Path(__file__).parent / name for name in ("pocket", "miniwob")}
+"""Folders of the actors that come along, by name."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
@@ -48,7 +49,7 @@ class ActorSpec:
     """A frozen actor.
 
     Args:
-        model: ``pocket`` for the one that is shipped, a folder, or a hub id.
+        model: ``pocket`` or ``miniwob`` for one that is shipped, a folder, or a hub id.
         revision: commit, tag or branch of a hub id; a commit is recommended, the others can move. Without meaning for
             a folder.
         adapter: folder or hub id of a PEFT adapter such as a LoRA, which is merged into the weights; null for none.
@@ -120,8 +121,8 @@ class ActorSpec:
         """Where the weights lie; None for a hub id, or behind an endpoint."""
         if self.endpoint is not None:
             return None
-        if self.model == "pocket":
-            return POCKET_FOLDER
+        if self.model in SHIPPED:
+            return SHIPPED[self.model]
         path = Path(self.model).expanduser()
         return path if path.is_dir() else None
 
@@ -167,8 +168,8 @@ class ActorSpec:
         """32 hexadecimal digits that change with everything that can change an answer.
 
         A local folder counts by the bytes of its files, a hub id by its name and revision, an adapter likewise; the
-        template counts by its words, and what the textual views tell counts too. No weights are loaded. Device and
-        `max_batch_tokens` are left out: they move results by rounding alone.
+        template and the grammar's own message count by their words, and what the textual views tell counts too. No
+        weights are loaded. Device and `max_batch_tokens` are left out: they move results by rounding alone.
 
         Raises:
             ActorSpecError: if a local model or adapter has no files.
@@ -180,6 +181,7 @@ class ActorSpec:
                 del values[name]
             values["endpoint"] = self.endpoint.identity
         values.update(template=fingerprint(self.load_template()), views=views_as_dict())
+        values.update(system=self.load_grammar().system)
         if (folder := self.checked_folder()) is not None:
             values.update(model=_hash_files(folder), revision=None)
         if (folder := self.adapter_folder()) is not None:

@@ -4,6 +4,7 @@
 that every expected step is there exactly once and writes the manifest; `Harvest` reads it all back as tensors.
 """
 
+from switchmem.harvest.actors import note_actor, note_usage, read_actors, read_usage
 from switchmem.harvest.damaged import note_damaged, read_damaged
 from switchmem.harvest.plan import HarvestPlan
 from switchmem.harvest.reader import Harvest, merge
@@ -24,7 +25,11 @@ __all__ = [
     "end_writing",
     "make_record",
     "merge",
+    "note_actor",
     "note_damaged",
+    "note_usage",
+    "read_actors",
     "read_damaged",
+    "read_usage",
     "wait_for_writers",
 ]

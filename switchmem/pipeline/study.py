@@ -21,7 +21,7 @@ from switchmem.actors.sampling import Sampling
 from switchmem.actors.spec import ActorSpec
 from switchmem.benchmarks import DataReport
 from switchmem.console import is_first_rank, quiet, say
-from switchmem.harvest import Harvest, read_damaged
+from switchmem.harvest import Harvest, read_actors, read_damaged, read_usage
 from switchmem.learner import RouterModule
 from switchmem.memory.embedder import Embedder
 from switchmem.memory.views import Condition
@@ -80,6 +80,7 @@ class Study:
         self.datamodule, self.data = datamodule, as_study_data(datamodule)
         self.actor, self.embedder, self.sampling = actor, embedder, sampling
         self.settings, self.run, self.workshop, self.stages = settings, run, workshop, stages
+        self._loaded: dict[str, Any] = {}
         self.data.place(stages, embedder, settings.bank_fraction)
         self._memory_keys: dict[str, str] = {}
 
@@ -136,7 +137,24 @@ class Study:
                     stage.finish()
                 if read_damaged(stage.folder):
                     self._report_data(part)
+        self._tell_actor(part, stage.folder)
         return Harvest.open(stage.folder)
+
+    def _tell_actor(self, part: str, folder: Path) -> None:
+        """Add who answered to the run's provenance, and say what an endpoint has cost."""
+        if not is_first_rank():
+            return
+        usage = read_usage(folder)
+        *earlier, actor = read_actors(folder) or [{}]  # none in a harvest of an earlier version
+        self._loaded[part] = {"actor": actor, "earlier_actors": earlier, "usage": usage}
+        self.run.add_provenance({"harvests": self._loaded})
+        if usage:
+            cost = "no prices are set" if usage["cost"] is None else f"cost {usage['cost']:.4f}"
+            say(
+                f"{part} harvest: {usage['answers']} answers asked for, {usage['kept']} kept from before; "
+                f"{usage['prompt_tokens']} prompt and {usage['completion_tokens']} answer tokens in "
+                f"{usage['requests']} requests ({usage['retries']} again), {usage['seconds']:.0f} s of them; {cost}"
+            )
 
     def _prepare_memory(self, part: str) -> None:
         """Embed what the part needs on all devices, then retrieve, each unless it is done."""
@@ -370,4 +388,5 @@ class Study:
             for baseline in self.baselines.chosen()
         }
         notes = list(getattr(self.datamodule, "notes", ()))
+        provenance = {**provenance, "harvests": self._loaded}
         return Told(provenance, notes, self.settings.bootstrap, harvests, of_baselines)

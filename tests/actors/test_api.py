@@ -439,6 +439,13 @@ def test_without_a_folder_nothing_is_kept():
     assert cache.get("00") is None and cache.usage(Endpoint()).answers == 0
 
 
+def test_facts_tell_the_endpoint_and_no_secret(monkeypatch):
+    monkeypatch.setenv("SOME_KEY", "one-secret")
+    facts = ChatActor("m", Endpoint(base_url="http://h/v1/", api_key_env="SOME_KEY")).facts()
+    assert facts["class"] == "ChatActor" and facts["model"] == "m" and facts["endpoint"] == "http://h/v1"
+    assert "secret" not in json.dumps(facts)
+
+
 def test_the_hash_tells_the_endpoint_and_no_secret(monkeypatch):
     endpoint = Endpoint(base_url="http://h/v1", api_key_env="SOME_KEY")
     monkeypatch.setenv("SOME_KEY", "one-secret")

@@ -130,6 +130,16 @@ def test_fingerprint(folder, tmp_path):
     )
 
 
+def test_a_changed_word_of_the_grammar_is_another_actor(folder, monkeypatch):
+    spec = ActorSpec(model=str(folder), grammar="mobile_use")
+    before, grammar = spec.fingerprint(), type(spec.load_grammar())
+    words = spec.load_grammar().system
+    monkeypatch.setattr(grammar, "system", words)
+    assert spec.fingerprint() == before
+    monkeypatch.setattr(grammar, "system", words + " Be quick.")
+    assert spec.fingerprint() != before
+
+
 def test_a_changed_view_is_another_actor(folder, monkeypatch):
     before = ActorSpec(model=str(folder)).fingerprint()
     monkeypatch.setitem(VIEWS, "aitw", ElementView())

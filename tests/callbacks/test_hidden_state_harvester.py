@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from callbacks import HiddenStateHarvester
-from switchmem.harvest import Harvest, HarvestError, done_ids
+from switchmem.harvest import Harvest, HarvestError, done_ids, read_actors, read_usage
 
 
 def test_harvest_holds_what_the_actor_gave(fake, tmp_path, capsys):
@@ -25,6 +25,7 @@ def test_harvest_holds_what_the_actor_gave(fake, tmp_path, capsys):
     assert {c: sum(r.values()) for c, r in harvest.manifest["parse_failures"].items()} == failures
     assert sum(failures.values()) > 0
     assert harvest.settings["parameters_hash"] == actor.actor.parameters_hash()
+    assert read_actors(harvest.folder) == [actor.actor.facts()] and read_usage(harvest.folder) == {}
     output = capsys.readouterr().out
     assert "harvest of preference: 7 steps to do, 0 of all 7 kept from before" in output
     assert "harvest of preference: finished, 7 steps in" in output and "steps/s" in output

@@ -111,6 +111,10 @@ class ChatActor:
         """
         return math.ceil(len(escape_template_tokens(text, self.specials).encode("utf-8", "replace")) / 3)
 
+    def facts(self) -> dict[str, Any]:
+        """What is asked, as plain JSON values; nothing is known of the weights behind it."""
+        return {"class": type(self).__name__, "model": self.model_name, **self.endpoint.identity}
+
     def parameters_hash(self) -> str:
         """Of what is known of the model, its name and the endpoint: weights cannot be seen from here.
 
