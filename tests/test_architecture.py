@@ -30,8 +30,8 @@ CORRIDOR: tuple[tuple[str, ...], ...] = (
     ("cli",),
 )
 RANK = {room: rank for rank, rooms in enumerate(CORRIDOR) for room in rooms}
-# The script that trains the pocket actor stands beside the corridor: nothing imports it.
-BESIDE = {"pocket_actor"}
+# The scripts that train the shipped actors stand beside the corridor: nothing in it imports them.
+BESIDE = {"pocket_actor", "miniwob_actor"}
 WITHOUT_LIGHTNING = {
     "steps",
     "benchmarks",

@@ -47,16 +47,22 @@ def patches(images: np.ndarray) -> np.ndarray:
     return x.reshape(n * ROWS * COLUMNS * 4, 3 * PATCH * PATCH)
 
 
-def rope_positions(words: Sequence[str]) -> np.ndarray:
-    """Time, row and column of each word, int64 [3, T]: a picture counts as many moments as its longer side."""
+def rope_positions(is_image: Sequence[bool], height: int = ROWS, width: int = COLUMNS) -> np.ndarray:
+    """Time, row and column of each token, int64 [3, T]: a picture counts as many moments as its longer side.
+
+    Args:
+        is_image: which tokens belong to a picture.
+        height: of a picture, in tokens.
+        width: of a picture, in tokens.
+    """
     columns: list[np.ndarray] = []
     now = 0
-    for is_image, run in groupby(words, lambda w: w == IMAGE):
+    for pictured, run in groupby(is_image):
         count = len(list(run))
-        if is_image:
-            rows, cols = np.divmod(np.arange(ROWS * COLUMNS), COLUMNS)
+        if pictured:
+            rows, cols = np.divmod(np.arange(height * width), width)
             columns.append(np.stack([np.zeros_like(rows), rows, cols]) + now)
-            now += max(ROWS, COLUMNS)
+            now += max(height, width)
         else:
             columns.append(np.tile(np.arange(count), (3, 1)) + now)
             now += count
@@ -76,6 +82,6 @@ def collate(samples: Sequence[Sample], tokenizer: PreTrainedTokenizerFast) -> Ba
         learned = torch.tensor(sample.learned)
         ids[b, : len(row)] = row
         labels[b, : len(row) - 1] = torch.where(learned[1:], row[1:], -100)
-        positions[:, b, : len(row)] = torch.from_numpy(rope_positions(sample.words))
+        positions[:, b, : len(row)] = torch.from_numpy(rope_positions([word == IMAGE for word in sample.words]))
     images = [image for s in samples for image in s.images]
     return Batch(ids, labels, positions, torch.from_numpy(patches(np.stack(images))), len(images))

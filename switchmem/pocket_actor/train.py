@@ -87,7 +87,7 @@ def _half() -> torch.autocast:
     return torch.autocast("cpu", torch.bfloat16)
 
 
-def _attention(
+def float32_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, None]:
     """Scaled dot-product attention in float32: the CPU's backward kernel is slower in bfloat16."""
@@ -245,7 +245,7 @@ def train(course: Course, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     began = time.process_time()
     tokenizer = build_tokenizer()
-    AttentionInterface.register("float32", _attention)
+    AttentionInterface.register("float32", float32_attention)
     model = build_model(build_config(tokenizer, course.width, course.layers), course.seed)
     model.model.language_model.set_attn_implementation("float32")
     if _checkpoint(out).exists():

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from switchmem.actors.encoder import PromptEncoder
 from switchmem.actors.grammars.base import get_grammar
-from switchmem.actors.spec import POCKET_FOLDER
+from switchmem.actors.spec import SHIPPED
 from switchmem.memory.budget import Budget, BudgetError
 from switchmem.memory.views import Condition
 from switchmem.prompts import DEFAULT, POCKET, Prompt, PromptError, build_prompts, escape_template_tokens
@@ -35,9 +35,9 @@ hostile = st.lists(st.sampled_from(scraps) | st.text(max_size=3), min_size=1, ma
 @pytest.fixture(params=["word", "byte", "pocket"])
 def tokenizer(request, word_tokenizer, byte_tokenizer):
     if request.param == "pocket":
-        if not (POCKET_FOLDER / "tokenizer.json").is_file():
-            pytest.skip(f"the pocket actor is not in {POCKET_FOLDER}")
-        return PreTrainedTokenizerFast.from_pretrained(POCKET_FOLDER)
+        if not (SHIPPED["pocket"] / "tokenizer.json").is_file():
+            pytest.skip(f"the pocket actor is not in {SHIPPED['pocket']}")
+        return PreTrainedTokenizerFast.from_pretrained(SHIPPED["pocket"])
     return {"word": word_tokenizer, "byte": byte_tokenizer}[request.param]
 
 

@@ -13,7 +13,7 @@ from switchmem.actors.grammars.places import PictureLimits, finger_direction
 from switchmem.memory.views import ElementView
 from switchmem.steps import Action, ActionType, UIElement
 
-LARGE = [name for name in grammar_names() if name != "pocket"]
+LARGE = [name for name in grammar_names() if name not in ("pocket", "miniwob")]  # these write cells of a grid
 IN_PIXELS = ["mobile_use_pixels", "ui_tars_15", "learngui"]
 # The grammars that have no word for a drag write a swipe, and these keep no more of a path than its direction.
 WITHOUT_DRAG = ("mobile_use", "mobile_use_pixels", "learngui")

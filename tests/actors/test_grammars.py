@@ -186,5 +186,5 @@ def test_mobile_use_schema_is_json_and_names_every_action_it_reads():
 
 
 def test_unknown_grammar_lists_the_known():
-    with pytest.raises(GrammarError, match="`grammar` must be one of pocket, mobile_use, .*, got 'x'"):
+    with pytest.raises(GrammarError, match="`grammar` must be one of pocket, miniwob, mobile_use, .*, got 'x'"):
         get_grammar("x")

@@ -86,6 +86,7 @@ class Grammar(Protocol):
 
 _GRAMMARS = {
     "pocket": "pocket:PocketGrammar",
+    "miniwob": "miniwob:MiniWobGrammar",
     "mobile_use": "mobile_use:MobileUseGrammar",
     "mobile_use_pixels": "mobile_use:MobileUsePixelsGrammar",
     "ui_tars": "ui_tars:UITarsGrammar",

@@ -1,0 +1,168 @@
+"""What the web actor is taught: its own prompts, word for word, and the demonstrated action.
+
+Few instances are played per task. So that the actor learns to look words up instead of learning them by heart, words
+that differ between the instances of a task are exchanged, alike in the instruction, on the screen and in what is typed.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from switchmem.actors.encoder import PromptEncoder
+from switchmem.actors.grammars.miniwob import MiniWobGrammar
+from switchmem.memory.views import Condition
+from switchmem.prompts import POCKET, build_prompt
+from switchmem.steps import Step
+
+GRAMMAR = MiniWobGrammar()
+TEMPLATE = POCKET.with_screen_text()
+SHARES = {Condition.NONE: 0.6, Condition.TEXT: 0.2, Condition.IMAGE: 0.2}
+"""How often a prompt has which memory."""
+_EXCHANGED = 0.7
+_SPELLED = 0.3
+_RARE = 0.15
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
+_BLANK = Image.new("RGB", (1, 1))  # stands for a picture whose patches are known
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One chat.
+
+    Args:
+        ids: prompt and answer.
+        answer: how many of them are the answer, the end token included.
+        pictures: names of its pictures, in reading order.
+    """
+
+    ids: list[int]
+    answer: int
+    pictures: tuple[str, ...]
+
+
+class Lessons:
+    """Draws samples from demonstrations.
+
+    Args:
+        steps: of all tasks; `category` is the task.
+        encoder: of the actor.
+        visual_tokens: of one picture; all screens have the same size.
+    """
+
+    def __init__(self, steps: Sequence[Step], encoder: PromptEncoder, visual_tokens: int) -> None:
+        self._encoder, self._visual_tokens = encoder, visual_tokens
+        self.by_task: dict[str, list[Step]] = defaultdict(list)
+        for step in steps:
+            self.by_task[step.category].append(step)
+        self.tasks = sorted(self.by_task)
+        self._changing = {task: _changing_words(self.by_task[task]) for task in self.tasks}
+        self._pool = sorted(set().union(*self._changing.values()))
+
+    def draw(self, rng: np.random.Generator, condition: Condition) -> Sample:
+        """A step of any task, tasks alike often, with a demonstration of the same task or, at times, another."""
+        step = self._step(rng, self._task(rng))
+        demo = None
+        if condition is not Condition.NONE:
+            demo = self._step(rng, step.category if rng.random() < 0.8 else self._task(rng))
+        if rng.random() < _EXCHANGED:
+            step = self._exchanged(rng, step)
+        return self.sample(step, demo, condition)
+
+    def sample(self, step: Step, demo: Step | None, condition: Condition) -> Sample:
+        """The chat of one step."""
+        prompt = build_prompt(
+            step, demo, condition, TEMPLATE, GRAMMAR, self._encoder.specials, pictures=(_BLANK, _BLANK)
+        )
+        shown = (step, demo) if condition.shows_image and demo is not None else (step,)
+        sizes = [[self._visual_tokens] * len(shown)]
+        (ids,) = self._encoder.encode(step.step_id, [prompt], sizes)
+        answer = [*self._encoder.tokens(GRAMMAR.action(step.action)), self._encoder.tokenizer.eos_token_id]
+        return Sample(ids + answer, len(answer), tuple(s.step_id for s in shown))
+
+    def _task(self, rng: np.random.Generator) -> str:
+        return self.tasks[rng.integers(len(self.tasks))]
+
+    def _step(self, rng: np.random.Generator, task: str) -> Step:
+        steps = self.by_task[task]
+        return steps[rng.integers(len(steps))]
+
+    def _exchanged(self, rng: np.random.Generator, step: Step) -> Step:
+        told = set(_WORD.findall(" ".join([step.action.text or "", *(e.text for e in step.elements)])))
+        words = sorted(self._changing[step.category] & told)
+        chosen = [word for word in words if rng.random() < _EXCHANGED]
+        return exchange(step, {word: self._another(rng, word) for word in chosen})
+
+    def _another(self, rng: np.random.Generator, word: str) -> str:
+        if rng.random() < _SPELLED:
+            letters = list(string.ascii_letters + string.digits)
+            return "".join(rng.choice(letters, size=rng.integers(2, 7)))
+        other = self._pool[rng.integers(len(self._pool))]
+        return other[0].upper() + other[1:] if word[0].isupper() else other[0].lower() + other[1:]
+
+
+def _changing_words(steps: Sequence[Step]) -> set[str]:
+    """The words of a task that few of its instances hold."""
+    by_episode: dict[str, set[str]] = defaultdict(set)
+    for step in steps:
+        texts = [step.instruction, *(e.text for e in step.elements)]
+        by_episode[step.episode_id].update(_WORD.findall(" ".join(texts)))
+    counts = Counter(word for words in by_episode.values() for word in words)
+    most = max(2, _RARE * len(by_episode))
+    return {word for word, count in counts.items() if count <= most}
+
+
+def exchange(step: Step, words: Mapping[str, str]) -> Step:
+    """The step with words exchanged wherever they stand: instruction, screen and typed text."""
+
+    def other(match: re.Match[str]) -> str:
+        return words.get(match[0], match[0])
+
+    def change(text: str) -> str:
+        return _WORD.sub(other, text)
+
+    text = step.action.text
+    return replace(
+        step,
+        instruction=change(step.instruction),
+        elements=tuple(replace(e, text=change(e.text)) if e.text else e for e in step.elements),
+        action=replace(step.action, text=None if text is None else change(text)),
+    )
+
+
+@dataclass
+class Batch:
+    """A batch, padded on the right: attention is causal, so that padding needs no mask.
+
+    Args:
+        ids: int64 ``[B, T]``.
+        labels: the token to predict at each place, -100 where nothing is learned, int64 ``[B, T]``.
+        pictures: names of all pictures, in reading order.
+        is_image: per row which tokens belong to a picture.
+    """
+
+    ids: Tensor
+    labels: Tensor
+    pictures: list[str]
+    is_image: list[list[bool]]
+
+
+def collate(samples: Sequence[Sample], pad: int, image_token: int) -> Batch:
+    """Samples as one batch."""
+    length = max(len(sample.ids) for sample in samples)
+    ids = torch.full((len(samples), length), pad)
+    labels = torch.full((len(samples), length), -100)
+    for row, sample in enumerate(samples):
+        end = len(sample.ids)
+        ids[row, :end] = torch.tensor(sample.ids)
+        labels[row, end - sample.answer - 1 : end - 1] = ids[row, end - sample.answer : end]
+    pictures = [name for sample in samples for name in sample.pictures]
+    return Batch(ids, labels, pictures, [[token == image_token for token in sample.ids] for sample in samples])
