@@ -21,7 +21,17 @@ for _ in range(20):
 """
 
 from switchmem.agent.agent import SwitchMemAgent, load_policy
+from switchmem.agent.baseline_agent import BaselineAgent, BaselineDecision
 from switchmem.agent.decision import Decision, Timings, Tokens
 from switchmem.agent.live_bank import LiveBank
 
-__all__ = ["Decision", "LiveBank", "SwitchMemAgent", "Timings", "Tokens", "load_policy"]
+__all__ = [
+    "BaselineAgent",
+    "BaselineDecision",
+    "Decision",
+    "LiveBank",
+    "SwitchMemAgent",
+    "Timings",
+    "Tokens",
+    "load_policy",
+]

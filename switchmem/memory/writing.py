@@ -115,10 +115,11 @@ class KeptWriter:
     Args:
         writer: is asked what is not kept.
         folder: one file per answer; created if needed.
+        together: the most calls that are asked before their answers are kept, at least 1: a kill loses no more.
     """
 
-    def __init__(self, writer: Writer, folder: Path) -> None:
-        self.writer, self.folder = writer, folder
+    def __init__(self, writer: Writer, folder: Path, together: int = 32) -> None:
+        self.writer, self.folder, self.together = writer, folder, max(1, together)
 
     @property
     def fingerprint(self) -> str:
@@ -133,10 +134,10 @@ class KeptWriter:
         """
         keys = [call.key(f"{FORMAT} {self.fingerprint}") for call in calls]
         found = {key: kept for key in set(keys) if (kept := self._read(key)) is not None}
-        missing = {key: call for key, call in zip(keys, calls, strict=True) if key not in found}
-        if missing:
-            answers = self.writer.write(list(missing.values()))
-            for key, answer in zip(missing, answers, strict=True):
+        missing = list({key: call for key, call in zip(keys, calls, strict=True) if key not in found}.items())
+        for start in range(0, len(missing), self.together):
+            some = missing[start : start + self.together]
+            for (key, _), answer in zip(some, self.writer.write([call for _, call in some]), strict=True):
                 self._keep(key, answer)
                 found[key] = answer
         return [found[key] for key in keys]

@@ -70,17 +70,17 @@ def test_kept_answers_are_not_asked_again_and_cost_what_they_cost_first(tmp_path
 def test_a_killed_writer_keeps_what_it_had_written(tmp_path):
     class Dies(Echo):
         def write(self, calls):
-            if self.batches:
+            if len(self.batches) == 2:
                 raise KeyboardInterrupt
             return super().write(calls)
 
-    dying = KeptWriter(Dies(), tmp_path)
-    dying.write([call("a")])
+    calls = [call(name) for name in "abcdefg"]
     with pytest.raises(KeyboardInterrupt):
-        dying.write([call("a"), call("b")])
+        KeptWriter(Dies(), tmp_path, together=2).write(calls)
     living = Echo()
-    KeptWriter(living, tmp_path).write([call("a"), call("b")])
-    assert living.batches == [["b"]]
+    found = KeptWriter(living, tmp_path).write(calls)
+    assert living.batches == [["e", "f", "g"]]
+    assert [w.text for w in found] == [f"<{name}>" for name in "abcdefg"]
 
 
 @pytest.mark.parametrize("broken", [b"", b"{", b"[]", b'{"text": 3}', b'{"text": "x", "seconds": "long"}', b"\xff"])
