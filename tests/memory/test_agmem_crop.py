@@ -10,7 +10,8 @@ from scipy import ndimage
 
 from benchmarks.screen_pairs import overlap, pairs
 from switchmem.memory.agmem.config import CropConfig, CropError
-from switchmem.memory.agmem.crop import Reason, action_grounded_crop, changed_box, dimming_factor
+from switchmem.memory.agmem.crop import Reason, action_grounded_crop, changed_box
+from switchmem.memory.agmem.difference import dimming_factor
 from switchmem.memory.agmem.ignored import around, clocks
 from switchmem.memory.agmem.morphology import closed, opened
 from switchmem.steps import UIElement
@@ -131,11 +132,13 @@ def test_a_dimmed_screen_behind_a_dialog_is_no_change():
     before = np.kron(rng.integers(60, 255, (40, 20, 3)), np.ones((10, 10, 1))).astype(np.uint8)
     after = np.rint(before * 0.5).astype(np.uint8)
     after[120:260, 40:160] = 240
-    assert dimming_factor(before, after, 0.25) == pytest.approx(0.5, abs=0.01)
+    assert dimming_factor(before, after, CropConfig()) == pytest.approx(0.5, abs=0.01)
     assert action_grounded_crop(before, after).box == (40, 120, 160, 260)
     assert action_grounded_crop(after, before).box == (40, 120, 160, 260)
     assert action_grounded_crop(before, after, config=CropConfig(dimming=False)).is_whole
-    assert dimming_factor(screen(), with_box((0, 0, 200, 180), 128), 0.25) == 1.0  # one grey half of a white page
+    assert (
+        dimming_factor(screen(), with_box((0, 0, 200, 180), 128), CropConfig()) == 1.0
+    )  # one grey half of a white page
 
 
 def test_ignored_boxes_are_ignored_unless_the_change_leaves_them():
@@ -171,6 +174,7 @@ def test_grey_and_colour_without_brightness():
         ({"sharp": float("nan")}, r"`sharp` must be a number in \(0, 255\], got nan"),
         ({"closing": 0.3}, r"`closing` must be a number in \[0, 0.2\], got 0.3"),
         ({"most": 0.0}, r"`most` must be a number in \(0, 1\]"),
+        ({"ring": 2}, r"`ring` must be a number in \[3, 33\], got 2"),
         ({"status_bar": "8"}, r"`status_bar` must be a number"),
         ({"soft": 30.0, "sharp": 20.0}, "`sharp` must be at least `soft`, got 20.0 and 30.0"),
     ],

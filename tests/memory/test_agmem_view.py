@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from switchmem.actors.grammars.base import get_grammar
-from switchmem.memory.agmem import AGMem, CropConfig, Reason, view_of
+from switchmem.memory.agmem import AGMem, CropConfig, CropError, Reason, view_of
 from switchmem.memory.agmem.view import roomy
 from switchmem.memory.baseline import BaselineError, Scene, run_rounds
 from switchmem.memory.views import Condition, memory_parts
@@ -104,3 +104,9 @@ def test_identity_holds_every_constant_and_is_plain():
     assert identity != AGMem().identity()
     with pytest.raises(BaselineError, match="`agmem.least` must be at least 1, got 0"):
         AGMem(least=0)
+
+
+def test_constants_may_come_as_a_section_of_a_config():
+    assert AGMem(crop={"sharp": 50.0}) == AGMem(crop=CropConfig(sharp=50.0))
+    with pytest.raises(CropError, match="`crop` must have no other field than soft, .*, got shrap"):
+        AGMem(crop={"shrap": 50.0})

@@ -17,34 +17,13 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from switchmem.memory.agmem.config import CropConfig, CropError
-from switchmem.memory.agmem.morphology import closed, dilated, opened
+from switchmem.memory.agmem.difference import Mask, Pixels, difference_of, has_traces
+from switchmem.memory.agmem.morphology import closed, opened
 
-Pixels = NDArray[np.uint8]
-Mask = NDArray[np.bool_]
 Box = tuple[int, int, int, int]
 """``(left, top, right, bottom)`` in pixels, right and bottom excluded."""
 Fractions = tuple[float, float, float, float]
 """``(left, top, right, bottom)`` as fractions of the screen in [0, 1]."""
-
-_DARK = 12
-"""Levels below which a quotient of two pixels says nothing of a dimming."""
-_FIT = 3
-"""Levels by which a dimmed pixel may miss its factor: rounding, and a little of a codec's noise."""
-_FACTORS = (0.2, 5.0)
-_IDENTITY = 0.1
-"""A factor as near to 1 is none."""
-_BRIGHT = 48
-"""Levels from which any dimming is seen."""
-_LEFT = 0.6
-"""Bright pixels that a dimming may leave as they were, for one that it changes: a white dialog on a white page."""
-_FAINT = 8
-_RING = 9
-_TRACES = 0.1
-"""Share of the pixels around a change, within half of `_RING`, that a codec makes differ by up to `_FAINT` levels."""
-_SLIM = 2.2
-"""How many times higher than wide a text cursor is, at least; a codec's blocks make it wider."""
-_NEAR = 0.03
-"""How near to the most common ratio, in natural logarithm, others count for the factor."""
 
 
 class Reason(str, Enum):
@@ -124,8 +103,8 @@ def action_grounded_crop(
 
 def changed_box(before: Pixels, after: Pixels, ignored: Sequence[Fractions], config: CropConfig) -> Box | None:
     """The tightest box of all connected changes that count; None where there are none."""
-    difference = _difference(before, after, config)
-    if config.exact < 1.0 and not has_traces(difference):
+    difference = difference_of(before, after, config)
+    if config.exact < 1.0 and not has_traces(difference, config):
         config = replace(config, soft=config.soft * config.exact, sharp=config.sharp * config.exact)
     inside = _extent(difference >= config.soft)
     if inside is None:
@@ -143,17 +122,6 @@ def changed_box(before: Pixels, after: Pixels, ignored: Sequence[Fractions], con
         return None
     lefts, tops, rights, bottoms = zip(*counted, strict=True)
     return min(lefts), min(tops), max(rights), max(bottoms)
-
-
-def has_traces(difference: Pixels) -> bool:
-    """Whether a lossy codec has left its traces: what surrounds a change then differs by a few levels.
-
-    Args:
-        difference: ``[H, W]``.
-    """
-    strong = difference > _FAINT
-    ring = dilated(strong, _RING) & ~strong
-    return bool(np.count_nonzero(difference[ring]) > _TRACES * np.count_nonzero(ring))
 
 
 def smallest_container(
@@ -219,66 +187,6 @@ def _side(fraction: float, pixels: Pixels) -> int:
     return max(1, round(fraction * min(pixels.shape[:2])))
 
 
-def _difference(before: Pixels, after: Pixels, config: CropConfig) -> Pixels:
-    """``[H, W]``: the largest difference of a pixel's channels, a uniform dimming taken out."""
-    factor = dimming_factor(before, after, config.dimmed) if config.dimming else 1.0
-    if factor < 1.0:
-        before = _times(before, factor)
-    elif factor > 1.0:
-        after = _times(after, 1.0 / factor)
-    difference = np.maximum(before, after)
-    difference -= np.minimum(before, after)
-    strongest = difference if difference.ndim == 2 else difference[..., 0].copy()
-    for channel in range(1, difference.shape[2] if difference.ndim == 3 else 1):
-        np.maximum(strongest, difference[..., channel], out=strongest)
-    if factor != 1.0:
-        strongest[strongest <= _FIT] = 0
-    return strongest
-
-
-def _times(pixels: Pixels, factor: float) -> Pixels:
-    return np.rint(np.arange(256) * factor).astype(np.uint8)[pixels]
-
-
-def dimming_factor(before: Pixels, after: Pixels, share: float) -> float:
-    """By what a screen was dimmed (below 1) or undimmed (above 1) as a whole; 1.0 where no factor explains it.
-
-    A scrim behind a dialog multiplies every pixel by one factor, so that its text and edges change although nothing
-    happened there. Every fourth pixel of every fourth row is enough to see it.
-
-    Args:
-        before: ``[H, W, ...]``.
-        after: the same for the later screen.
-        share: least share of the changed pixels that the factor must explain, in all their channels.
-    """
-    first, second = before[::4, ::4].astype(np.float32), after[::4, ::4].astype(np.float32)
-    bright = np.minimum(first, second) >= _DARK
-    ratio = second[bright] / first[bright]
-    moved = (np.abs(ratio - 1.0) > _IDENTITY) & (ratio > _FACTORS[0]) & (ratio < _FACTORS[1])
-    if not moved.any():
-        return 1.0
-    # The most common ratio on a logarithmic scale, bright pixels first: those tell it to a smaller fraction.
-    places = np.log(ratio[moved])
-    counts, edges = np.histogram(places, bins=160, weights=first[bright][moved])
-    middle = (edges[counts.argmax()] + edges[counts.argmax() + 1]) / 2
-    near = np.abs(places - middle) <= _NEAR
-    factor = float(np.average(ratio[moved][near], weights=first[bright][moved][near]))
-    darker, brighter, by = (second, first, factor) if factor < 1.0 else (first, second, 1.0 / factor)
-    changed = _all_channels(np.abs(second - first) > _FIT, any_channel=True)
-    seen = _all_channels(brighter >= _BRIGHT, any_channel=True)
-    if seen[~changed].sum() > _LEFT * changed.sum():
-        return 1.0  # a scrim leaves little as it was
-    explained = _all_channels(np.abs(darker - brighter * by) <= _FIT)[seen & changed]
-    return factor if explained.size and float(explained.mean()) >= share else 1.0
-
-
-def _all_channels(mask: Mask, any_channel: bool = False) -> Mask:
-    """Per pixel whether it holds in all channels, or in any."""
-    if mask.ndim == 2:
-        return mask
-    return np.any(mask, axis=2) if any_channel else np.all(mask, axis=2)
-
-
 def _extent(mask: Mask) -> Box | None:
     """The tightest box of a mask."""
     rows = np.flatnonzero(mask.any(axis=1))
@@ -323,7 +231,7 @@ def is_noise(box: Box, ignored: Sequence[Fractions], screen: Pixels, config: Cro
     if _area(box) < config.least * width * height:
         return True
     across, down = right - left, bottom - top
-    if across <= config.caret_width * shorter and _SLIM * across <= down <= config.caret_height * shorter:
+    if across <= config.caret_width * shorter and config.caret_slim * across <= down <= config.caret_height * shorter:
         return True
     slack = config.slack * shorter
     return any(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from PIL import Image
 
-from switchmem.memory.agmem.config import CropConfig
+from switchmem.memory.agmem.config import CropConfig, crop_config
 from switchmem.memory.agmem.crop import Box, Crop, action_grounded_crop
 from switchmem.memory.agmem.ignored import around, clocks
 from switchmem.memory.baseline import Baseline, BaselineError, Scene, ScreenStyle, Showing, View
@@ -126,6 +126,7 @@ class AGMem(Baseline):
     touches: bool = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "crop", crop_config(self.crop))  # a config's section comes as a mapping
         if self.least < 1:
             raise BaselineError(f"`{self.name}.least` must be at least 1, got {self.least}.")
 

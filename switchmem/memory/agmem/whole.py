@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from switchmem.memory.agmem import subtasks
-from switchmem.memory.agmem.config import CropConfig
+from switchmem.memory.agmem.config import CropConfig, crop_config
 from switchmem.memory.agmem.retrieval import combined, cover, nearest
 from switchmem.memory.agmem.view import ActionView, view_of
 from switchmem.memory.baseline import (
@@ -92,6 +92,7 @@ class AGMemWhole(Baseline):
     written_tokens: int = 256
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "crop", crop_config(self.crop))  # a config's section comes as a mapping
         for name in ("least", "pool", "steps", "subtasks", "written_tokens"):
             if getattr(self, name) < 1:
                 raise BaselineError(f"`{self.name}.{name}` must be at least 1, got {getattr(self, name)}.")
