@@ -28,7 +28,7 @@ __all__ = [
     "episode_steps",
 ]
 
-DEMONSTRATORS: Mapping[str, Demonstrator] = {
+DEMONSTRATORS: dict[str, Demonstrator] = {
     "book-flight": menus.flight,
     "choose-date": lists.choose_date,
     "choose-date-easy": lists.choose_date,

@@ -9,7 +9,7 @@ from PIL import ImageColor
 
 from switchmem.envs.miniwob.demonstrators.forms import submit
 from switchmem.envs.miniwob.demonstrators.view import QUERY_HEIGHT, QUERY_WIDTH, Actions, Lost, View
-from switchmem.envs.miniwob.geometry import SCALE
+from switchmem.envs.miniwob.geometry import PAGE_HEIGHT, SCALE
 
 _SIDES = range(3, 8)
 _DARK = 128
@@ -121,5 +121,6 @@ def colour_by_sample(view: View) -> Actions:
 
 def _enter_colour(view: View, colour: tuple[int, ...]) -> Actions:
     yield from view.enter(view.fields[0], "".join(f"{part:02X}" for part in colour), clear=True)
-    yield view.tap(view.one("Color:"))  # the wheel that the tap on the field opened lies over the button
+    # the wheel that the tap on the field opened lies over the button, until something else is tapped
+    yield view.tap_at(QUERY_WIDTH / 2, PAGE_HEIGHT * 3 / 4)
     yield from submit(view)

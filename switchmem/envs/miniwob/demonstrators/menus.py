@@ -149,10 +149,22 @@ def tic_tac_toe(view: View) -> Actions:
     while True:
         classes = view.query("[...document.querySelectorAll('.ttt-row span')].map((e) => e.className)")
         board = tuple(1 if "mark-x" in c else -1 if "mark-o" in c else 0 for c in classes)
-        free = [i for i in range(9) if board[i] == 0]
-        if not free:
-            raise Lost("the board must have a free cell, got a full one.")
-        yield view.tap(cells[max(free, key=lambda i: _chance(_put(board, i, 1), False))])
+        yield view.tap(cells[best_cell(board)])
+
+
+def best_cell(board: tuple[int, ...]) -> int:
+    """The free cell with the best chance of a win for X.
+
+    Args:
+        board: row by row, 1 for X, -1 for O, 0 for a free cell.
+
+    Raises:
+        Lost: if no cell is free.
+    """
+    free = [i for i in range(9) if board[i] == 0]
+    if not free:
+        raise Lost("the board must have a free cell, got a full one.")
+    return max(free, key=lambda i: _chance(_put(board, i, 1), False))
 
 
 def _put(board: Sequence[int], cell: int, mark: int) -> tuple[int, ...]:

@@ -62,8 +62,15 @@ class View:
 
     @property
     def quoted(self) -> list[str]:
-        """The instruction's words in quotation marks."""
-        return re.findall(r'"(.*?)"', self.utterance)
+        """The instruction's words in quotation marks, at least one.
+
+        Raises:
+            Lost: if there are none.
+        """
+        found = re.findall(r'"(.*?)"', self.utterance)
+        if not found:
+            raise Lost(f"the instruction must quote something, got no quotation in {self.utterance!r}.")
+        return found
 
     def words(self, pattern: str) -> tuple[str, ...]:
         """The groups of a pattern in the instruction.
