@@ -11,9 +11,10 @@ from fake_actor import FLAGS
 from switchmem.arguments import CONFIGS, GROUPS
 from switchmem.cli import main
 
-# The configs that need recorded folders are run in benchmarks/test_recorded_configs.py and data_modules/.
+# The configs that need recorded folders are run in benchmarks/test_recorded_configs.py and data_modules/; the one that
+# needs a browser in rollout/test_rollout_in_chromium.py.
 RUN_HERE = {"pocket.yaml"}
-RUN_THERE = {"trajectories.yaml", "aitw.yaml", "learngui.yaml"}
+RUN_THERE = {"trajectories.yaml", "aitw.yaml", "learngui.yaml", "miniwob.yaml"}
 DOCUMENTS = [*CONFIGS.rglob("*.yaml"), CONFIGS.parent / "README.md", CONFIGS.parent / "CONTRIBUTING.md"]
 COMMAND = re.compile(r"python (?:\S*/)?train\.py (.*)")
 

@@ -107,8 +107,12 @@ class Rollout:
             PolicyError: if the policy is not for this actor and embedder.
             InstanceError: if two parts share an instance.
         """
+        policy = self._own_policy()
+        with self._crew:
+            return self._play_all(policy, provenance)
+
+    def _play_all(self, policy: Policy | None, provenance: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            policy = self._own_policy()
             evaluated, calibration = self._first_screens()
             bank, bank_facts = self._bank(evaluated)
             calibrated, used = self._threshold(policy, bank, bank_facts, calibration, evaluated)
@@ -287,9 +291,10 @@ class Rollout:
     def _fingerprint(self) -> str:
         return self.spec.fingerprint()
 
-    def _workers(self) -> int:
+    @cached_property
+    def _crew(self) -> Crew[Any]:
         asked = self.settings.workers or min(MOST_WORKERS, os.cpu_count() or 1)
-        return min(asked, self.world.most_workers or asked)
+        return Crew(self.world.make_env, min(asked, self.world.most_workers or asked))
 
     @cached_property
     def _watcher(self) -> Watch | None:
@@ -315,7 +320,6 @@ class Rollout:
     def _play(self, title: str, parts: Sequence[Part], work: Callable[[Crew[Any]], Play]) -> None:
         """Play the missing episodes of one phase."""
         held: list[Stage] = [self.stages.stage(*self._inputs[part.folder.name]) for part in parts]
-        crew: Crew[Any] = Crew(self.world.make_env, self._workers())
         with ExitStack() as stack:
             for stage in sorted(held, key=lambda stage: stage.key):  # in one order, whoever else waits for them
                 stack.enter_context(stage.lock())
@@ -325,7 +329,7 @@ class Rollout:
                     stage.begin()
                 started = time.monotonic()
                 with progress(f"rollout: {title}") as advance:
-                    play_parts(parts, crew, work(crew), advance)
+                    play_parts(parts, self._crew, work(self._crew), advance)
                 minutes = (time.monotonic() - started) / 60
                 say(f"{title}: {missing} episodes in {60 * minutes:.0f} s, {missing / max(minutes, 1e-9):.1f} a minute")
             for stage, part in zip(held, parts, strict=True):

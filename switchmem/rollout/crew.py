@@ -23,7 +23,7 @@ class Stopped(BaseException):
 
 
 class Crew(Generic[Env]):
-    """Workers that play episodes.
+    """Workers that play episodes. Used in a `with` statement: environments stay open until its end.
 
     Args:
         make_env: opens an environment; each worker has one, and another one where it broke.
@@ -38,6 +38,15 @@ class Crew(Generic[Env]):
             raise ValueError(f"`workers` must be at least 1, got {workers}.")
         self.make_env, self.workers = make_env, workers
         self._stop = threading.Event()
+        self._idle: list[Env] = []
+
+    def __enter__(self) -> Crew[Env]:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Close every environment."""
+        while self._idle:
+            _close(self._idle.pop())
 
     def check(self) -> None:
         """To be called between the steps of an episode.
@@ -86,7 +95,7 @@ class Crew(Generic[Env]):
         try:
             while not self._stop.is_set():
                 job = todo.get_nowait()
-                env = self.make_env() if env is None else env
+                env = self._open() if env is None else env
                 trace = work(env, job)
                 done.put(trace)
                 if trace.ending == ENVIRONMENT_ERROR:
@@ -98,8 +107,14 @@ class Crew(Generic[Env]):
             done.put(error)
         finally:
             if env is not None:
-                _close(env)
+                self._idle.append(env)
             done.put(None)
+
+    def _open(self) -> Env:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self.make_env()
 
 
 def _results(done: queue.SimpleQueue[Trace | BaseException | None], workers: int) -> Iterator[Trace]:

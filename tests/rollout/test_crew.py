@@ -28,7 +28,9 @@ def test_workers_play_side_by_side_in_their_own_environments():
             together.wait()  # passes only if three episodes are under way at once
         return job.trace("seen", detail=str(id(env)))
 
-    traces = list(Crew(lambda: Env(opened), 3).run(JOBS, work))
+    with Crew(lambda: Env(opened), 3) as crew:
+        traces = list(crew.run(JOBS, work))
+        assert len(list(crew.run(JOBS[3:], work))) == 9 and not any(env.closed for env in opened)
     assert {trace.task for trace in traces} == {job.task for job in JOBS} and len(traces) == 12
     assert len(opened) == 3 and all(env.closed for env in opened)
 
@@ -39,7 +41,9 @@ def test_a_broken_environment_is_replaced():
     def work(env, job):
         return job.trace(ENVIRONMENT_ERROR if job.seed == 1 else "seen", detail=str(id(env)))
 
-    traces = list(Crew(lambda: Env(opened), 1).run(JOBS[:4], work))
+    with Crew(lambda: Env(opened), 1) as crew:
+        traces = list(crew.run(JOBS[:4], work))
+        assert [env.closed for env in opened] == [True, False]
     places = [trace.detail for trace in traces]
     assert places[0] == places[1] != places[2] == places[3]
     assert len(opened) == 2 and all(env.closed for env in opened)
@@ -58,8 +62,8 @@ def test_an_error_comes_out_and_everything_is_closed(where):
         raise OSError("no room")
 
     before = threading.active_count()
-    with pytest.raises(OSError, match="no room"):
-        list(Crew(make, 4).run(JOBS, work))
+    with pytest.raises(OSError, match="no room"), Crew(make, 4) as crew:
+        list(crew.run(JOBS, work))
     assert all(env.closed for env in opened) and threading.active_count() == before
 
 
@@ -79,9 +83,10 @@ def test_leaving_early_ends_the_episodes_under_way():
             ended.append(job)
             raise
 
-    traces = crew.run(JOBS, work)
-    next(traces)
-    traces.close()
+    with crew:
+        traces = crew.run(JOBS, work)
+        next(traces)
+        traces.close()
     assert 0 < len(ended) <= 2 and all(env.closed for env in opened)
 
 
