@@ -37,11 +37,9 @@ from switchmem.console import is_first_rank, muted, quiet, say
 from switchmem.expected import EXPECTED, explained
 from switchmem.learner import RouterModule
 from switchmem.pipeline import Study, Workshop, best_checkpoint, validated
-from switchmem.pipeline.failures import run_failures
 from switchmem.pipeline.report import MEGABYTES, try_report, write_report
-from switchmem.pipeline.rollout_command import is_rollout, report_rollout, run_rollout
+from switchmem.pipeline.rollout_folder import is_rollout
 from switchmem.pipeline.share import push_policy
-from switchmem.pipeline.sweep import run_sweep
 from switchmem.ranks import end_with_launcher, forget_launcher, mark_launcher
 from switchmem.resolved import differing, ignored_by_test, router_settings
 from switchmem.router import Target
@@ -483,6 +481,31 @@ class SwitchMemCLI(LightningCLI):
             logger.log_hyperparams(self.resolved)
 
 
+def run_apart(words: list[str]) -> int | None:
+    """Run a command that has a parser of its own; these are imported when asked for, as some bring an actor along.
+
+    Args:
+        words: the arguments of the process.
+
+    Returns:
+        The exit status; None if it is no such command.
+    """
+    command, rest = words[:1], words[1:]
+    if command == ["sweep"]:  # builds nothing itself: each combination does
+        from switchmem.pipeline.sweep import run_sweep
+
+        return run_sweep(rest, main)
+    if command == ["rollout"] or (command == ["report"] and is_rollout(rest)):  # reads no recorded data, trains nothing
+        from switchmem.pipeline.rollout_command import report_rollout, run_rollout
+
+        return run_rollout(rest) if command == ["rollout"] else report_rollout(rest)
+    if command == ["failures"]:  # reads a finished run and asks a judge
+        from switchmem.pipeline.failures import run_failures
+
+        return run_failures(rest)
+    return None
+
+
 def main(args: ArgsType = None) -> int:
     """Run a command.
 
@@ -496,14 +519,8 @@ def main(args: ArgsType = None) -> int:
     mark_launcher()
     end_with_launcher()
     try:
-        if isinstance(words, list) and words[:1] == ["sweep"]:  # builds nothing itself: each combination does
-            return run_sweep(words[1:], main)
-        if isinstance(words, list) and words[:1] == ["rollout"]:  # trains nothing and reads no recorded data
-            return run_rollout(words[1:])
-        if isinstance(words, list) and words[:1] == ["failures"]:  # reads a finished run and asks a judge
-            return run_failures(words[1:])
-        if isinstance(words, list) and words[:1] == ["report"] and is_rollout(words[1:]):
-            return report_rollout(words[1:])
+        if isinstance(words, list) and (status := run_apart(words)) is not None:
+            return status
         with muted():
             SwitchMemCLI(args)
     except SIGTERMException:  # a SystemExit of status 0: a run that was killed would count as finished
