@@ -27,6 +27,7 @@ TAP_MS = 400  # the longest wait for the mouse events that follow a touch; taps 
 HOLD_MS = 1000  # AndroidWorld's long press
 _LONG_PRESS_SECONDS = 0.9  # real time: the browser takes a touch of half a second for a long press
 _TYPING_MS = 100  # of the page's clock between the last letter and Enter
+_QUIET_MS, _LONGEST_SCROLL_MS = 120, 2000
 _CLOSE_SECONDS = 3.0
 _LIFT_SECONDS = 0.12  # a finger that rests before it lifts leaves nothing rolling on
 
@@ -221,9 +222,8 @@ class TaskPage:
             part = move / moves
             await self._touch("touchMove", start[0] + (end[0] - start[0]) * part, start[1] + (end[1] - start[1]) * part)
         await asyncio.sleep(_LIFT_SECONDS)
-        await self._touch("touchMove", *end)
         await self._touch("touchEnd")
-        await self._settle()
+        await self._evaluate(f"phone.still({_QUIET_MS}, {_LONGEST_SCROLL_MS})", self._world)
 
     async def type(self, text: str, clear: bool = False) -> None:
         """Type into what has the focus and press Enter, as AndroidWorld always does."""

@@ -21,6 +21,16 @@
   let taps = 0;
   addEventListener("mouseup", () => taps++, true);
   addEventListener("touchend", (event) => setTimeout(() => event.defaultPrevented && taps++), { capture: true, passive: true });
+  // What a finger moved is still when nothing has scrolled for a while.
+  let scrolled = 0;
+  addEventListener("scroll", () => (scrolled = performance.now()), true);
+  phone.still = async (quiet, longest) => {
+    const end = performance.now() + longest;
+    do await new Promise((done) => setTimeout(done, quiet / 4));
+    while (performance.now() < Math.min(end, scrolled + quiet));
+    await frame();
+    await frame();
+  };
   const frame = () => new Promise((done) => requestAnimationFrame(done));
   phone.taps = () => taps;
   phone.settled = async (tapsBefore, milliseconds) => {
