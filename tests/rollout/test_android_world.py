@@ -12,8 +12,8 @@ from switchmem.envs.base import PhoneAction, PhoneActionType
 from switchmem.memory import HashingEmbedder
 from switchmem.memory.views import Condition
 from switchmem.pipeline.rollout import Rollout
-from switchmem.rollout import Job, play
 from switchmem.rollout.android_world import AndroidWorldAgent, AndroidWorldEnv, JsonAction, json_action, screen_of
+from switchmem.rollout.play import Job, play
 from switchmem.rollout.results import RolloutError
 from switchmem.rollout.world import emulator
 from switchmem.runs import RunFolder

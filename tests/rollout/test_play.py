@@ -9,9 +9,8 @@ from PIL import Image
 
 from switchmem.envs.base import Ending, PhoneActionType
 from switchmem.prompts import PromptError
-from switchmem.rollout import Job, TraceError, play, read_facts, read_trace, write_trace
-from switchmem.rollout.play import AGENT_ERROR, ENVIRONMENT_ERROR, SEEN, STUCK
-from switchmem.rollout.trace import look_of
+from switchmem.rollout.play import AGENT_ERROR, ENVIRONMENT_ERROR, SEEN, STUCK, Job, play
+from switchmem.rollout.trace import TraceError, look_of, read_facts, read_trace, write_trace
 from switchmem.steps import Action, ActionType, Screenshot
 
 JOB = Job("none", "both-help", 7)

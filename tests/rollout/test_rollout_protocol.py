@@ -15,10 +15,10 @@ from switchmem.memory import HashingEmbedder
 from switchmem.pipeline.rollout import Rollout
 from switchmem.policy import Policy, PolicyCard, PolicyError
 from switchmem.prompts import fingerprint
-from switchmem.rollout import read_facts
 from switchmem.rollout.instances import Instance, InstanceError, proof, require_apart, shared, unlike
 from switchmem.rollout.protocol import policy_digest
 from switchmem.rollout.results import RolloutError, read_rollout_results, rollout_text
+from switchmem.rollout.trace import read_facts
 from switchmem.router import PairwiseRouter
 from switchmem.runs import RunFolder
 from switchmem.settings import RolloutSettings, SettingsError

@@ -5,7 +5,7 @@ import threading
 
 from PIL import Image
 
-from switchmem.rollout import Job, play
+from switchmem.rollout.play import Job, play
 from switchmem.rollout.watch import MARK, WIDTH, Watch, caption, draw
 from switchmem.steps import Action, ActionType
 
