@@ -85,7 +85,7 @@ class Rollout:
             raise SettingsError(
                 f"`rollout.tasks` must be tasks of the benchmark, got {unknown}. See the list of tasks."
             )
-        if self.settings.bank == "demonstrators" and not self.world.demonstrators:
+        if self.settings.bank == "demonstrators" and not self.world.scripts:
             raise SettingsError(
                 "`rollout.bank` must be 'actor' on a phone, got 'demonstrators': the scripts play in Chromium alone."
             )
@@ -169,7 +169,7 @@ class Rollout:
             return None, None
         scripts = self.settings.bank == "demonstrators"
         who = DEMONSTRATOR if scripts else "none"
-        made = {} if scripts else self._actor_facts()
+        made = {"scripts": self.world.scripts} if scripts else self._actor_facts()
         part = self._part("demonstrations", self.settings.bank_seed, who, made)
         self._play("bank", [part], lambda crew: play_demonstrator if scripts else self._player(None, None, crew))
         facts = part.facts()

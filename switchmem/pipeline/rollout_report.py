@@ -17,7 +17,7 @@ from switchmem.prompts import get_template
 from switchmem.report import Browser, Demo, Router, ShownStep, embed
 from switchmem.report.online import render_online
 from switchmem.rollout.results import SWITCHMEM, read_rollout_results, rollout_rows
-from switchmem.rollout.trace import Move, Trace, TraceError, read_trace
+from switchmem.rollout.trace import Move, Trace, TraceError, read_screenshot, read_trace
 from switchmem.runs import RunError, RunFolder
 from switchmem.stages import Stages, make_folder, write_whole
 from switchmem.steps import RecordError, Screenshot
@@ -93,7 +93,7 @@ class Shelf:
     def _episode(self, policy: str, task: str) -> Iterator[ShownStep]:
         path = self._folders[policy] / f"{task}.tar"
         try:
-            trace = read_trace(path)
+            trace = read_trace(path, pictures=False)
         except TraceError as error:
             self.lacking.append(str(error))
             return
@@ -127,7 +127,7 @@ class Shelf:
         """A step's or a demonstration's screen, or None."""
         if step_id in self._places:
             path, number = self._places[step_id]
-            return read_trace(path).screens[number].screenshot
+            return read_screenshot(path, number)
         if self._store is None or step_id not in self._store.step_ids:
             return None
         try:

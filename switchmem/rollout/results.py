@@ -149,15 +149,14 @@ def _comparisons(policies: Mapping[str, Any], played: Played, replicates: int) -
     if SWITCHMEM not in policies or not fixed:
         return result
     ours = [e.success for e in played.episodes[SWITCHMEM]]
-    rows = {}
+    rows: dict[str, dict[str, Any]] = {}
     for name in fixed:
         theirs = [e.success for e in played.episodes[name]]
         gaps = [float(a) - float(b) for a, b in zip(ours, theirs, strict=True)]
         interval = cluster_bootstrap(gaps, list(played.tasks), replicates)
-        ends: tuple[float, float] = (interval.lo, interval.hi)
         rows[name] = {
             "diff": 100.0 * interval.mean,
-            "ci95": [None if math.isnan(v) else 100.0 * v for v in ends],
+            "ci95": [_percent(end) for end in (interval.lo, interval.hi)],
             "only_ours": sum(gap > 0 for gap in gaps),
             "only_theirs": sum(gap < 0 for gap in gaps),
             "p": mcnemar_exact(ours, theirs),
@@ -165,6 +164,10 @@ def _comparisons(policies: Mapping[str, Any], played: Played, replicates: int) -
     for name, adjusted in zip(rows, holm([row["p"] for row in rows.values()]), strict=True):
         rows[name]["p_holm"] = adjusted
     return {**result, "comparisons": rows}
+
+
+def _percent(share: float) -> float | None:
+    return None if math.isnan(share) else 100.0 * share
 
 
 def read_rollout_results(path: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import io
 import json
 import math
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -189,8 +189,12 @@ def read_facts(path: Path) -> Facts:
         raise _damaged(path, error) from error
 
 
-def read_trace(path: Path) -> Trace:
+def read_trace(path: Path, pictures: bool = True) -> Trace:
     """Inverse of `write_trace`.
+
+    Args:
+        path: of the trace.
+        pictures: whether the screens' pictures are read and checked; else they are empty.
 
     Raises:
         TraceError: if the file is missing or damaged.
@@ -198,13 +202,32 @@ def read_trace(path: Path) -> Trace:
     try:
         with tarfile.open(path, mode="r:") as tar:
             facts, told = _facts(_member(tar, FACTS)), json.loads(_member(tar, MOVES))
-            moves = tuple(_move(row, _member(tar, picture_name(n))) for n, row in enumerate(told["moves"]))
-            last = None if told["last"] is None else _screen(told["last"], _member(tar, picture_name(len(moves))))
+            rows = [*(row["screen"] for row in told["moves"]), *([told["last"]] if told["last"] is not None else [])]
+            screens = [_screen(row, _screenshot(tar, n) if pictures else None) for n, row in enumerate(rows)]
+            moves = tuple(_move(row, screen) for row, screen in zip(told["moves"], screens, strict=False))
+            last = screens[-1] if told["last"] is not None else None
     except (OSError, tarfile.TarError, ValueError, KeyError, TypeError, EOFError) as error:
         raise _damaged(path, error) from error
     return Trace(
         facts.policy, facts.task, facts.seed, facts.utterance, moves, last, facts.ending, facts.detail, facts.raw_reward
     )
+
+
+def read_screenshot(path: Path, n: int) -> Screenshot:
+    """The n-th screen of a trace.
+
+    Raises:
+        TraceError: if the file is missing or damaged.
+    """
+    try:
+        with tarfile.open(path, mode="r:") as tar:
+            return _screenshot(tar, n)
+    except (OSError, tarfile.TarError, ValueError, KeyError, EOFError) as error:
+        raise _damaged(path, error) from error
+
+
+def _screenshot(tar: tarfile.TarFile, n: int) -> Screenshot:
+    return Screenshot.from_bytes(_member(tar, picture_name(n)))
 
 
 def picture_name(n: int) -> str:
@@ -260,12 +283,13 @@ def _facts(data: bytes) -> Facts:
 def _told(screen: Screen | None) -> dict[str, Any] | None:
     if screen is None:
         return None
-    return {"goal": screen.goal, "elements": [element.to_dict() for element in screen.elements]}
+    size = [screen.screenshot.width, screen.screenshot.height]
+    return {"goal": screen.goal, "size": size, "elements": [element.to_dict() for element in screen.elements]}
 
 
-def _screen(told: Mapping[str, Any], picture: bytes) -> Screen:
+def _screen(told: Mapping[str, Any], picture: Screenshot | None) -> Screen:
     elements = tuple(UIElement.from_dict(values) for values in told["elements"])
-    return Screen(Screenshot.from_bytes(picture), elements, told["goal"])
+    return Screen(picture if picture is not None else Screenshot(b"", *told["size"]), elements, told["goal"])
 
 
 def _plain(move: Move) -> dict[str, Any]:
@@ -273,11 +297,5 @@ def _plain(move: Move) -> dict[str, Any]:
     return {**values, "seconds": move.seconds, "screen": _told(move.screen)}
 
 
-def _move(row: Mapping[str, Any], picture: bytes) -> Move:
-    action = PhoneAction.from_dict(row["action"])
-    return Move(_screen(row["screen"], picture), row["decision"], action, row["note"], row["seconds"])
-
-
-def successes(facts: Sequence[Facts]) -> int:
-    """How many episodes succeeded."""
-    return sum(fact.success for fact in facts)
+def _move(row: Mapping[str, Any], screen: Screen) -> Move:
+    return Move(screen, row["decision"], PhoneAction.from_dict(row["action"]), row["note"], row["seconds"])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from switchmem import envs
 from switchmem.actors.spec import ActorSpec
 from switchmem.agent import LiveBank, SwitchMemAgent
 from switchmem.envs.miniwob.tasks import instance_seed
@@ -15,6 +18,9 @@ from switchmem.rollout.android_world import PAUSE, AndroidWorldEnv, episode_rewa
 from switchmem.rollout.play import Environment
 from switchmem.rollout.protocol import MakeAgent, pages_digest
 from switchmem.rollout.results import RolloutError
+from switchmem.stages import digest_of
+
+HERE = Path(str(envs.__file__)).parent
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,7 @@ class World:
         facts: what its episodes depend on, as plain JSON values.
         why: errors that mean that it cannot be had at all; their message tells the way out.
         most_workers: episodes that it can play at a time; None for no limit.
-        demonstrators: whether scripts can play in it.
+        scripts: changes with the scripted demonstrators; "" where there are none.
         notes: what its results must be read with.
     """
 
@@ -38,7 +44,7 @@ class World:
     facts: Mapping[str, Any]
     why: tuple[type[Exception], ...] = ()
     most_workers: int | None = None
-    demonstrators: bool = False
+    scripts: str = ""
     notes: tuple[str, ...] = ()
 
 
@@ -70,15 +76,31 @@ def miniwob(html_root: str | None = None, max_steps: int = 30, padded: bool = Fa
     def make_env() -> Environment:
         return MiniWobEnv(html_root=root, max_steps=max_steps, padded=padded)
 
+    code, scripts = (code_digest(folder) for folder in (HERE, HERE / "miniwob" / "demonstrators"))
     facts = {
         "environment": "miniwob",
+        "code": code,
         "browser": said.strip(),
         "pages": pages_digest(root),
         "padded": padded,
         "step_ms": STEP_MS,
         "max_steps": max_steps,
     }
-    return World(TASKS, instance_seed, make_env, facts, (BrowserError, PagesError), demonstrators=True)
+    return World(TASKS, instance_seed, make_env, facts, (BrowserError, PagesError), scripts=scripts)
+
+
+def code_digest(folder: Path) -> str:
+    """32 hexadecimal digits that change with the code of an environment; of the demonstrators it knows nothing.
+
+    Args:
+        folder: of the package; of the demonstrators' own folder all counts.
+    """
+    found = sorted(path for suffix in ("py", "js") for path in folder.rglob(f"*.{suffix}"))
+    digest = hashlib.blake2b(digest_size=16)
+    for path in found:
+        if "demonstrators" not in path.relative_to(folder).parts:
+            digest.update(f"{path.relative_to(folder)} {digest_of(path)};".encode())
+    return digest.hexdigest()
 
 
 def emulator(console_port: int = 5554, adb_path: str = "adb", max_steps: int = 30, pause: float = PAUSE) -> World:

@@ -4,9 +4,11 @@ import math
 
 import pytest
 
+from switchmem.actors.spec import ActorSpec
 from switchmem.agent import SwitchMemAgent
 from switchmem.memory.views import Condition
 from switchmem.policy import PolicyError
+from switchmem.rollout.world import live_agents
 
 
 def screen_of(step):
@@ -53,6 +55,21 @@ def test_a_preference_is_the_score_that_would_decide(queries, make_agent, bare, 
     assert agent.preference(*screen_of(queries[0]), category="no such category") is None
     with pytest.raises(PolicyError, match="must have a policy to tell a preference"):
         bare.preference(*screen_of(queries[0]))
+
+
+def test_a_rollouts_agents_share_one_actor(queries, bare, spec, bank, make_policy, actor, monkeypatch):
+    loads = []
+    monkeypatch.setattr(ActorSpec, "load", lambda spec: loads.append(spec) or actor)
+    make = live_agents(spec, 16)
+    assert loads == []
+    agents = [make(None, None), make(make_policy(), bank)]
+    assert loads == [spec] and agents[0].actor is agents[1].actor
+    expected = bare.act(*screen_of(queries[0]), condition=Condition.NONE)
+    assert agents[0].act(*screen_of(queries[0]), condition=Condition.NONE).answer == expected.answer
+    assert (
+        agents[1].act(*screen_of(queries[0])).memory
+        == bare.act(*screen_of(queries[0]), condition=Condition.TEXT).memory
+    )
 
 
 def test_without_a_policy_a_form_must_be_named(queries, bare):

@@ -4,9 +4,8 @@ import threading
 
 import pytest
 
-from switchmem.rollout import Job
 from switchmem.rollout.crew import Crew, Stopped
-from switchmem.rollout.play import ENVIRONMENT_ERROR
+from switchmem.rollout.play import ENVIRONMENT_ERROR, Job
 
 JOBS = [Job("none", f"task-{n}", n) for n in range(12)]
 

@@ -10,7 +10,7 @@ from PIL import Image
 from switchmem.envs.base import Ending, PhoneActionType
 from switchmem.prompts import PromptError
 from switchmem.rollout.play import AGENT_ERROR, ENVIRONMENT_ERROR, SEEN, STUCK, Job, play
-from switchmem.rollout.trace import TraceError, look_of, read_facts, read_trace, write_trace
+from switchmem.rollout.trace import TraceError, look_of, read_facts, read_screenshot, read_trace, write_trace
 from switchmem.steps import Action, ActionType, Screenshot
 
 JOB = Job("none", "both-help", 7)
@@ -110,6 +110,12 @@ def test_a_trace_comes_back_from_the_disk(kit, tmp_path):
             None if other.decision["action"] is None else {**other.decision["action"], "point": list(kit.RIGHT)}
         )
     assert read_facts(tmp_path / "a.tar") == facts == back.facts()
+    for n, screen in enumerate(trace.screens):
+        assert read_screenshot(tmp_path / "a.tar", n) == screen.screenshot
+    light = read_trace(tmp_path / "a.tar", pictures=False)
+    assert [(s.goal, s.elements, s.screenshot) for s in light.screens] == [
+        (s.goal, s.elements, Screenshot(b"", 40, 80)) for s in trace.screens
+    ]
     assert facts.actor_seconds == (0.75, 0.75)  # neither retrieval nor preprocessing
     assert all(1.75 < s < 1.85 for s in facts.step_seconds)
     with tarfile.open(tmp_path / "a.tar") as tar:
@@ -126,6 +132,8 @@ def test_a_damaged_trace_is_named(kit, tmp_path):
     path = tmp_path / "a.tar"
     write_trace(path, play(kit.TwoButtons(), JOB, None))
     whole = path.read_bytes()
+    with pytest.raises(TraceError, match=r"a\.tar must be a whole trace"):
+        read_screenshot(path, 1)
     for cut in (0, 100, 700, 1500):
         path.write_bytes(whole[:cut])
         with pytest.raises(TraceError, match=r"a\.tar must be a whole trace"):

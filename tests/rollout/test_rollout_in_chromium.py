@@ -16,8 +16,8 @@ from rollout_run import Tapper, tappers
 from switchmem.cli import main
 from switchmem.envs.miniwob.browser import BrowserError, find_chromium
 from switchmem.pipeline import rollout_command
-from switchmem.rollout import read_facts, read_trace
 from switchmem.rollout.results import read_rollout_results
+from switchmem.rollout.trace import read_facts, read_trace
 
 pytestmark = pytest.mark.browser
 HERE = Path(__file__).resolve().parent.parent
