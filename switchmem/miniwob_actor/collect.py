@@ -82,10 +82,10 @@ def _played(env: MiniWobEnv, task: str, episodes: int) -> Iterator[Step]:
     for seed in seeds:
         try:
             episode = demonstrate(env, task, seed, DEMONSTRATORS)
-        except EpisodeError as error:
+            steps = episode_steps(episode) if episode.succeeded else []
+        except (EpisodeError, ValueError) as error:  # no page, or an action that actors have no word for
             LOG.warning("%s: %s", task, error)
             continue
-        if episode.succeeded:
-            solved += 1
-            yield from typed_at_once(small(step) for step in episode_steps(episode))
+        solved += episode.succeeded
+        yield from typed_at_once(small(step) for step in steps)
     LOG.info("%s: %d of %d instances solved", task, solved, len(seeds))

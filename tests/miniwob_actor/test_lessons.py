@@ -1,0 +1,126 @@
+"""The web actor is taught the prompts that it is asked, on instances that no study uses, with words exchanged alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from switchmem.actors.encoder import PromptEncoder
+from switchmem.envs.miniwob.tasks import TASKS, instance_seed
+from switchmem.memory.views import Condition
+from switchmem.miniwob_actor.collect import STUDY_SEEDS, small, training_seeds, typed_at_once
+from switchmem.miniwob_actor.model import build_tokenizer, frequent_words
+from switchmem.miniwob_actor.samples import GRAMMAR, TEMPLATE, Lessons, collate, exchange
+from switchmem.miniwob_actor.train import held_out, texts_of
+from switchmem.pocket_actor.model import build_config, build_image_processor
+from switchmem.prompts import build_prompts
+from switchmem.steps import Action, ActionType, Screenshot, Step, UIElement
+
+NAMES = ("Ada", "Grace", "Edsger", "Barbara", "Alan", "Niklaus", "Donald", "Frances", "Tony", "Jean")
+
+
+def make_step(episode: int, index: int = 0, action: Action | None = None) -> Step:
+    name = NAMES[episode]
+    return Step(
+        benchmark="miniwob",
+        episode_id=f"enter-text-{episode}",
+        index=index,
+        instruction=f'Enter "{name}" into the text field.',
+        screenshot=Screenshot.from_image(Image.new("RGB", (1080, 2180), (episode * 20, 90, 30))),
+        elements=(
+            UIElement((0.1, 0.1, 0.5, 0.15), kind="EditText", editable=True, resource_id="tt"),
+            UIElement((0.1, 0.2, 0.5, 0.25), text=f"Not {name}", kind="TextView"),
+            UIElement((0.1, 0.3, 0.5, 0.35), text="Submit", kind="Button", clickable=True),
+        ),
+        action=action or Action(ActionType.TYPE, (0.3, 0.125), text=name),
+        category="enter-text",
+    )
+
+
+STEPS = [small(make_step(episode)) for episode in range(10)]
+
+
+@pytest.fixture(scope="module")
+def encoder() -> PromptEncoder:
+    tokenizer = build_tokenizer(frequent_words(texts_of(STEPS)))
+    return PromptEncoder(tokenizer, build_image_processor(), build_config(tokenizer).image_token_id, None)
+
+
+@pytest.fixture(scope="module")
+def lessons(encoder) -> Lessons:
+    _, grid, _ = encoder.pictures([STEPS[0].screenshot.image()])
+    return Lessons(STEPS, encoder, *encoder.visual_tokens(grid))
+
+
+@pytest.mark.parametrize("condition", list(Condition))
+def test_a_sample_is_the_actors_own_prompt_and_the_gold_answer(encoder, lessons, condition):
+    step, demo = STEPS[2], STEPS[5]
+    sample = lessons.sample(step, demo, condition)
+    prompt = build_prompts(step, demo, [condition], TEMPLATE, GRAMMAR, encoder.specials)[condition]
+    _, grids, _ = encoder.pictures(prompt.images)
+    sizes = [encoder.visual_tokens(grids)[0]] * len(prompt.images)
+    (asked,) = encoder.encode(step.step_id, [prompt], [sizes])
+    assert sample.ids[: -sample.answer] == asked
+    told = encoder.tokenizer.decode(sample.ids[-sample.answer :], skip_special_tokens=True)
+    assert GRAMMAR.parse(told, (1080, 2180)).action.text == "Edsger"
+    assert sample.ids[-1] == encoder.tokenizer.eos_token_id
+    shown = [STEPS[2].step_id] + [STEPS[5].step_id] * condition.shows_image
+    assert list(sample.pictures) == shown and len(prompt.images) == len(shown)
+
+
+def test_learned_places_are_those_before_each_word_of_the_answer(encoder, lessons):
+    samples = [lessons.sample(STEPS[0], None, Condition.NONE), lessons.sample(STEPS[1], STEPS[3], Condition.TEXT)]
+    batch = collate(samples, encoder.tokenizer.pad_token_id, encoder.image_token)
+    for row, sample in enumerate(samples):
+        places = torch.nonzero(batch.labels[row] != -100).flatten().tolist()
+        assert [batch.labels[row, place].item() for place in places] == sample.ids[-sample.answer :]
+        assert places == list(range(len(sample.ids) - sample.answer - 1, len(sample.ids) - 1))
+
+
+def test_words_are_exchanged_alike_in_instruction_screen_and_text():
+    changed = exchange(STEPS[0], {"Ada": "Kurt", "Enter": "Bring"})
+    assert changed.instruction == 'Bring "Kurt" into the text field.'
+    assert [e.text for e in changed.elements] == ["", "Not Kurt", "Submit"] and changed.action.text == "Kurt"
+    assert exchange(STEPS[0], {"Ad": "x"}) == STEPS[0], "whole words only"
+
+
+def test_drawn_words_that_change_are_looked_up_and_those_of_the_task_stay(lessons, encoder):
+    texts = set()
+    for number in range(60):
+        sample = lessons.draw(np.random.default_rng(number), Condition.NONE)
+        chat = encoder.tokenizer.decode(sample.ids)
+        typed = encoder.tokenizer.decode(sample.ids[-sample.answer :], skip_special_tokens=True).split()[3]
+        assert chat.count(typed) == 3 and "Submit" in chat and "Enter" in chat
+        texts.add(typed)
+    assert len(texts) > len(NAMES), "some words are new"
+
+
+def test_a_tap_and_a_text_are_one_step():
+    tap, text = Action(ActionType.TAP, (0.3, 0.12)), Action(ActionType.TYPE, text="Ada")
+    press = Action(ActionType.TAP, (0.3, 0.32))
+    merged = typed_at_once(
+        [make_step(0, n, action) for n, action in enumerate([tap, text, press, Action(ActionType.BACK)])]
+    )
+    assert [s.action for s in merged] == [
+        Action(ActionType.TYPE, (0.3, 0.12), text="Ada"),
+        press,
+        Action(ActionType.BACK),
+    ]
+    assert [s.index for s in merged] == [0, 1, 2]
+
+
+def test_no_instance_of_a_study_is_learned_from():
+    for task in TASKS:
+        seeds = training_seeds(task, 16)
+        assert len(set(seeds)) >= 15 and not {instance_seed(suite, task) for suite in STUDY_SEEDS} & set(seeds)
+
+
+def test_whole_episodes_are_held_out():
+    steps = [replace(step, index=index) for step in STEPS for index in range(2)]
+    learned, asked = held_out(steps)
+    assert {s.episode_id for s in asked} == {"enter-text-7"}
+    assert not {s.episode_id for s in learned} & {s.episode_id for s in asked} and len(learned) + len(asked) == 20
