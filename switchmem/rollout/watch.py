@@ -29,7 +29,7 @@ class Watch:
     """Writes what is seen into a folder.
 
     Args:
-        folder: gets ``index.html``, the newest frame of each worker, and ``<policy>-<task>.gif``.
+        folder: gets ``index.html``, the newest frame of each worker, and ``<policy>-<task>-<seed>.gif``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -52,7 +52,7 @@ class Watch:
             frames = self._frames.setdefault(job, [])
             frames.append(frame)
             if decision is None:
-                write_whole(self.folder / f"{job.policy}-{job.task}.gif", animated(self._frames.pop(job)))
+                write_whole(self.folder / f"{job.policy}-{job.task}-{job.seed}.gif", animated(self._frames.pop(job)))
             write_whole(self.folder / f"{worker}.png", _png(frame))
             title = html.escape(f"{job.policy}, {job.task}, step {number + 1}: {words}")
             self._cards[worker] = f'<figure><img src="{worker}.png" alt=""><figcaption>{title}</figcaption></figure>'

@@ -119,7 +119,7 @@ def test_bad_input_is_refused(queries, make_agent, changes, message):
 
 @pytest.mark.parametrize("name", ["actor", "template", "embedder"])
 def test_a_policy_of_another_part_is_refused(make_agent, card, name):
-    with pytest.raises(PolicyError, match=f"`{name}` is {getattr(card, name)!r}, trained with 'another'"):
+    with pytest.raises(PolicyError, match=f"`{name}` is .*{getattr(card, name)}.*, trained with 'another'"):
         make_agent(**{name: "another"})
 
 

@@ -15,6 +15,7 @@ from rollout_run import Tapper, tappers
 
 from switchmem.cli import main
 from switchmem.envs.miniwob.browser import BrowserError, find_chromium
+from switchmem.envs.miniwob.tasks import instance_seed
 from switchmem.pipeline import rollout_command
 from switchmem.rollout.results import read_rollout_results
 from switchmem.rollout.trace import read_facts, read_trace
@@ -64,7 +65,8 @@ def test_the_command_plays_the_protocol_and_shows_it(desk, capsys):
     assert [step["action_type"] for step in shown] == ["tap", "over (success)"]
     assert shown[0]["memory_id"].startswith("miniwob/click-") and all(step["picture"] is not None for step in shown)
     assert {step["missing"].partition(":")[0] for step in steps if step["category"] == "drag-item"} == {"missing_page"}
-    with Image.open(run / "watch" / "text-click-button.gif") as animation:
+    seed = instance_seed(42, "click-button")
+    with Image.open(run / "watch" / f"text-click-button-{seed}.gif") as animation:
         assert animation.n_frames == 2
     assert 'http-equiv="refresh"' in (run / "watch" / "index.html").read_text()
 
