@@ -261,7 +261,7 @@ class SentenceTransformerEmbedder(Embedder):
             raise EmbedderError(
                 f"`model` must be an embedding model on the hub or a folder, got {self.model!r} at revision "
                 f"{self.revision!r} for device {self.device!r}: {error}. Check the name and the network, "
-                "install torchvision if the model's processor asks for it, or take the embedder that needs no download: "
+                "install torchvision if the model's processor asks for it, or take the one that needs no download: "
                 "`--memory hashing.yaml`."
             ) from error
         if self.max_length is not None:
