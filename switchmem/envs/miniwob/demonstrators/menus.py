@@ -20,6 +20,7 @@ _BY_ICON = {
     "ui-icon-zoomin": "Zoom In",
     "ui-icon-zoomout": "Zoom Out",
 }
+_AT_RANDOM = 0.55  # how often the opponent moves without looking; else it completes a line, or keeps X from one
 _LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
 
 
@@ -185,5 +186,12 @@ def _chance(board: tuple[int, ...], is_mine: bool) -> float:
         return 0.0
     if is_mine:
         return max(_chance(_put(board, i, 1), False) for i in free)
-    chances = [_chance(_put(board, i, -1), True) for i in free]
-    return 0.55 * sum(chances) / len(chances) + 0.45 * min(chances)
+    chances = {i: _chance(_put(board, i, -1), True) for i in free}
+    answers = _completions(board, -1) or _completions(board, 1) or free
+    chosen = sum(chances[i] for i in answers) / len(answers)
+    return _AT_RANDOM * sum(chances.values()) / len(free) + (1 - _AT_RANDOM) * chosen
+
+
+def _completions(board: Sequence[int], mark: int) -> list[int]:
+    """The free cells that would complete a line of that mark."""
+    return [i for i in range(9) if board[i] == 0 and _has_won(_put(board, i, mark), mark)]

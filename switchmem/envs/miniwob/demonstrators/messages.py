@@ -7,12 +7,14 @@ from switchmem.steps import UIElement
 
 _ICONS = {"Reply": 0, "Retweet": 1, "Like": 2, "Share": 3}  # of a post, from the left
 _MORE = 3  # the icon that opens a post's menu
+_WHOLE = 10  # CSS pixels that an icon is high if it is not cut off
 _ROW = 45  # CSS pixels from a post's author to its icons
 
 
 def _icons_at(view: View, y: float, reach: float) -> list[UIElement]:
-    """The pictures around a height, from the left."""
-    icons = [e for e in view.elements if e.kind == "Image" and abs(view.middle(e)[1] - y) < reach]
+    """The pictures around a height, from the left; those that a list's edge cuts off are left out."""
+    images = [e for e in view.elements if e.kind == "Image" and view.box(e)[3] - view.box(e)[1] > _WHOLE]
+    icons = [e for e in images if abs(view.middle(e)[1] - y) < reach]
     return sorted(icons, key=lambda e: view.middle(e)[0])
 
 

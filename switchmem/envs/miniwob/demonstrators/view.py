@@ -133,10 +133,6 @@ class View:
         """A tap at a place in CSS pixels of the page."""
         return PhoneAction(PhoneActionType.CLICK, *self._pixel(x, y))
 
-    def press(self, element: UIElement) -> PhoneAction:
-        """A long press on the middle of an element."""
-        return PhoneAction(PhoneActionType.LONG_PRESS, *self._pixel(*self.middle(element)))
-
     def enter(self, field: UIElement, text: str, clear: bool = False) -> Actions:
         """Tap a field, then type into what has the focus: two actions that an actor's own action space has as well.
 
