@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from switchmem.actors.spec import ActorSpec
@@ -34,7 +34,7 @@ from switchmem.rollout.protocol import (
     Play,
     calibrate,
     instances,
-    look,
+    looker,
     play_parts,
     player,
     policy_digest,
@@ -160,7 +160,7 @@ class Rollout:
         parts = [self._part("look", self.settings.evaluation_seed, SEEN)]
         if SWITCHMEM in self.settings.policies and self.settings.threshold == "match_rate":
             parts.append(self._part("look", self.settings.calibration_seed, SEEN))
-        self._play("first screens", parts, lambda _: look)
+        self._play("first screens", parts, lambda _: looker(self.world.why))
         return parts[0].facts(), parts[1].facts() if len(parts) > 1 else []
 
     def _bank(self, evaluated: Sequence[Facts]) -> tuple[LiveBank | None, dict[str, Any] | None]:
@@ -171,7 +171,8 @@ class Rollout:
         who = DEMONSTRATOR if scripts else "none"
         made = {"scripts": self.world.scripts} if scripts else self._actor_facts()
         part = self._part("demonstrations", self.settings.bank_seed, who, made)
-        self._play("bank", [part], lambda crew: play_demonstrator if scripts else self._player(None, None, crew))
+        scripted = partial(play_demonstrator, fatal=self.world.why)
+        self._play("bank", [part], lambda crew: scripted if scripts else self._player(None, None, crew))
         facts = part.facts()
         won = [fact for fact in facts if fact.success]
         apart = unlike(instances(won), instances(evaluated))
@@ -305,7 +306,7 @@ class Rollout:
         return watch
 
     def _player(self, policy: Policy | None, bank: LiveBank | None, crew: Crew[Any]) -> Play:
-        return player(self.make_agent(policy, bank), crew, self.settings.stuck, self._watcher)
+        return player(self.make_agent(policy, bank), crew, self.settings.stuck, self._watcher, self.world.why)
 
     def _part(self, name: str, suite: int, who: str, made: Mapping[str, Any] | None = None) -> Part:
         inputs = {"world": dict(self.world.facts), "suite": suite, "who": who, "tasks": self.tasks, **(made or {})}

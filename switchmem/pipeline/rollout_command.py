@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,7 +56,7 @@ def run_rollout(words: Sequence[str]) -> int:
         words: the arguments behind "rollout".
 
     Returns:
-        0.
+        0, or 130 after an interrupt.
 
     Raises:
         RunError: if the run's folder holds another kind of run.
@@ -81,7 +83,11 @@ def run_rollout(words: Sequence[str]) -> int:
     say(f"run folder: {run.path}")
     actor = {**config["actor"], "fingerprint": chosen.actor.fingerprint()}
     facts = {"actor": actor, "embedder": rollout.embedder.name, "policy": chosen.rollout.policy}
-    results = rollout.play(run.write_provenance("rollout", facts))
+    try:
+        results = rollout.play(run.write_provenance("rollout", facts))
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped. Finished episodes are kept; the same command goes on from there.\n")
+        return 128 + signal.SIGINT
     say(rollout_text(results))
     write_rollout_report(run, stages)
     say(f"run folder: {run.path}")

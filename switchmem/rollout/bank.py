@@ -47,12 +47,13 @@ def demonstrated_move(screen: Screen, action: Action, done: PhoneAction) -> Move
     return Move(screen, decision.to_dict(), done)
 
 
-def play_demonstrator(env: Any, job: Job) -> Trace:
+def play_demonstrator(env: Any, job: Job, fatal: tuple[type[Exception], ...] = ()) -> Trace:
     """Let the task's scripted demonstrator play; a task without one, or a script that loses its way, fails.
 
     Args:
         env: a `MiniWobEnv`.
         job: which episode.
+        fatal: as of `play`.
     """
     from switchmem.envs.miniwob.demonstrators import DEMONSTRATORS, demonstrate
 
@@ -61,7 +62,7 @@ def play_demonstrator(env: Any, job: Job) -> Trace:
     try:
         episode = demonstrate(env, job.task, job.seed)
     except Exception as error:  # a script may stumble over an instance in any way, and the others must be played
-        return job.trace(*failure(error))
+        return job.trace(*failure(error, fatal))
     moves = tuple(demonstrated_move(step.screen, step.action, step.phone_action) for step in episode.steps)
     ending = "lost" if episode.ending is None else episode.ending.value
     told = (ending, episode.detail, episode.raw_reward)

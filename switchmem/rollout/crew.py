@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
-from switchmem.rollout.play import ENVIRONMENT_ERROR, Environment, Job
-from switchmem.rollout.trace import Trace
+from switchmem.rollout.play import Environment, Job
+from switchmem.rollout.trace import ENVIRONMENT_ERROR, Trace
 
 Env = TypeVar("Env", bound=Environment)
 Result = TypeVar("Result")
@@ -26,7 +26,8 @@ class Crew(Generic[Env]):
     """Workers that play episodes. Used in a `with` statement: environments stay open until its end.
 
     Args:
-        make_env: opens an environment; each worker has one, and another one where it broke.
+        make_env: opens an environment; each worker has one, and another one where it broke, in which the episode is
+            played once more.
         workers: episodes at a time, >= 1.
 
     Raises:
@@ -97,6 +98,11 @@ class Crew(Generic[Env]):
                 job = todo.get_nowait()
                 env = self._open() if env is None else env
                 trace = work(env, job)
+                if trace.ending == ENVIRONMENT_ERROR:  # perhaps not the episode's fault: once more, in a fresh one
+                    broken, env = env, None
+                    _close(broken)
+                    env = self._open()
+                    trace = work(env, job)
                 done.put(trace)
                 if trace.ending == ENVIRONMENT_ERROR:
                     broken, env = env, None

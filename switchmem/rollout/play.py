@@ -12,15 +12,13 @@ from switchmem.agent import Decision
 from switchmem.envs.base import ActionError, PhoneAction, PhoneActionType, Screen
 from switchmem.memory.budget import BudgetError
 from switchmem.prompts import PromptError
-from switchmem.rollout.trace import Move, Trace
+from switchmem.rollout.trace import ENVIRONMENT_ERROR, Move, Trace
 from switchmem.steps import RecordError
 
 _log = logging.getLogger(__name__)
 
 AGENT_ERROR = "agent_error"
 """The agent could not be asked: a prompt too long, or a damaged demonstration."""
-ENVIRONMENT_ERROR = "environment_error"
-"""The environment broke in a way that it has no word for."""
 STUCK = "stuck"
 """The same screen came so often that the rollout's own limit was reached; the paper has none."""
 SEEN = "seen"
@@ -77,7 +75,12 @@ class Watcher(Protocol):
 
 
 def play(
-    env: Environment, job: Job, decide: Decide | None, stuck: int | None = None, watcher: Watcher | None = None
+    env: Environment,
+    job: Job,
+    decide: Decide | None,
+    stuck: int | None = None,
+    watcher: Watcher | None = None,
+    fatal: tuple[type[Exception], ...] = (),
 ) -> Trace:
     """Play an episode. Whatever the page or the actor does, it ends with a reason.
 
@@ -87,11 +90,12 @@ def play(
         decide: the agent; None looks at the first screen alone.
         stuck: end it when so many equal screens came in a row, >= 2; None never does.
         watcher: is told of each screen.
+        fatal: errors that mean that there is no environment at all, and so no failure of the actor; they come through.
     """
     try:
         screen, info = env.reset(seed=job.seed, options={"task": job.task})
     except Exception as error:  # a page can fail in any way, and the next episode must be played
-        return job.trace(*failure(error))
+        return job.trace(*failure(error, fatal))
     moves: list[Move] = []
     utterance, ending, detail, reward = str(info["utterance"]), SEEN, "", None
     while decide is not None:
@@ -111,7 +115,7 @@ def play(
             after, _, terminated, truncated, told = env.step(action)
         except Exception as error:
             moves.append(Move(screen, decision.to_dict(), action, note, time.perf_counter() - started))
-            ending, detail = failure(error)
+            ending, detail = failure(error, fatal)
             break
         moves.append(Move(screen, decision.to_dict(), action, note, time.perf_counter() - started))
         screen = after
@@ -134,8 +138,10 @@ def phone_action(decision: Decision, screen: Screen) -> tuple[PhoneAction, str]:
         return NOTHING, str(error)
 
 
-def failure(error: Exception) -> tuple[str, str]:
-    """How an error of an environment ends an episode, and a few words on it."""
+def failure(error: Exception, fatal: tuple[type[Exception], ...] = ()) -> tuple[str, str]:
+    """How an error of an environment ends an episode, and a few words on it; a fatal one is raised again."""
+    if isinstance(error, fatal):
+        raise error
     ending = getattr(error, "ending", None)
     if ending is None:
         _log.warning("An episode's environment broke: %r. The episode counts as failed.", error)

@@ -47,8 +47,14 @@ MakeAgent = Callable[[Policy | None, LiveBank | None], LiveAgent]
 """An agent with a policy and a bank, or without either; the loaded actor is the same for all."""
 
 
-def player(agent: LiveAgent, crew: Crew[Any], stuck: int | None, watcher: Watcher | None) -> Play:
-    """Plays episodes with an agent; the job's policy names the form of memory."""
+Fatal = tuple[type[Exception], ...]
+"""Errors that mean that there is no environment at all."""
+
+
+def player(
+    agent: LiveAgent, crew: Crew[Any], stuck: int | None = None, watcher: Watcher | None = None, fatal: Fatal = ()
+) -> Play:
+    """Plays episodes with an agent; the job's policy names the form of memory. See `play`."""
 
     def work(env: Environment, job: Job) -> Trace:
         condition = None if job.policy == SWITCHMEM else Condition(job.policy)
@@ -57,14 +63,14 @@ def player(agent: LiveAgent, crew: Crew[Any], stuck: int | None, watcher: Watche
             crew.check()
             return agent.act(screen.goal, screen.screenshot, screen.elements, condition=condition)
 
-        return play(env, job, decide, stuck, watcher)
+        return play(env, job, decide, stuck, watcher, fatal)
 
     return work
 
 
-def look(env: Environment, job: Job) -> Trace:
-    """Begin a task and look at its first screen alone."""
-    return play(env, job, None)
+def looker(fatal: Fatal = ()) -> Play:
+    """Begins a task and looks at its first screen alone."""
+    return lambda env, job: play(env, job, None, fatal=fatal)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from rich.table import Table
 from switchmem.envs.base import Ending
 from switchmem.evaluation import cluster_bootstrap, holm, mcnemar_exact
 from switchmem.memory.views import Condition
-from switchmem.rollout.trace import Facts, finite
+from switchmem.rollout.trace import ENVIRONMENT_ERROR, Facts, finite
 
 FORMAT = "switchmem.rollout/1"
 SWITCHMEM = "switchmem"
@@ -75,6 +75,11 @@ def build_rollout_results(played: Played, replicates: int = 20_000) -> dict[str,
     notes = list(played.notes)
     if missing := _missing(played):
         notes.append(f"{len(missing)} of {len(played.tasks)} tasks have no page and count as failed: {_list(missing)}.")
+    if broken := _broken(policies):
+        notes.append(
+            f"{broken} episodes ended because their environment broke, twice each, and count as failed: their traces "
+            "say how. Delete these to have them played again."
+        )
     if unequal:
         notes.append(
             f"{len(unequal)} tasks did not begin with the same screen under every policy: {_list(unequal)}. Their "
@@ -102,6 +107,10 @@ def _missing(played: Played) -> list[str]:
     missing = Ending.MISSING_PAGE.value
     first = next(iter(played.episodes.values()), ())
     return [episode.task for episode in first if episode.ending == missing]
+
+
+def _broken(policies: Mapping[str, Any]) -> int:
+    return sum(row["endings"].get(ENVIRONMENT_ERROR, 0) for row in policies.values())
 
 
 def _unequal(played: Played) -> list[str]:

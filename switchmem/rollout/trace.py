@@ -21,6 +21,8 @@ from switchmem.stages import write_whole
 from switchmem.steps import Screenshot, UIElement
 
 FORMAT = "switchmem.trace/1"
+ENVIRONMENT_ERROR = "environment_error"
+"""How an episode ended whose environment broke in a way that it has no word for."""
 FACTS, MOVES = "facts.json", "moves.json"
 
 

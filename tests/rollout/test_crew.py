@@ -5,7 +5,8 @@ import threading
 import pytest
 
 from switchmem.rollout.crew import Crew, Stopped
-from switchmem.rollout.play import ENVIRONMENT_ERROR, Job
+from switchmem.rollout.play import Job
+from switchmem.rollout.trace import ENVIRONMENT_ERROR
 
 JOBS = [Job("none", f"task-{n}", n) for n in range(12)]
 
@@ -42,10 +43,22 @@ def test_a_broken_environment_is_replaced():
 
     with Crew(lambda: Env(opened), 1) as crew:
         traces = list(crew.run(JOBS[:4], work))
-        assert [env.closed for env in opened] == [True, False]
+        assert [env.closed for env in opened] == [True, True, False]
     places = [trace.detail for trace in traces]
-    assert places[0] == places[1] != places[2] == places[3]
-    assert len(opened) == 2 and all(env.closed for env in opened)
+    assert places[0] != places[1] != places[2] == places[3]  # the broken episode's second try had a fresh one
+    assert len(opened) == 3 and all(env.closed for env in opened)
+
+
+def test_an_episode_is_played_once_more_where_its_environment_broke():
+    tries = []
+
+    def work(env, job):
+        tries.append(job.task)
+        return job.trace(ENVIRONMENT_ERROR if tries.count(job.task) == 1 and job.seed == 1 else "seen")
+
+    with Crew(lambda: Env([]), 1) as crew:
+        traces = list(crew.run(JOBS[:3], work))
+    assert [trace.ending for trace in traces] == ["seen"] * 3 and tries == ["task-0", "task-1", "task-1", "task-2"]
 
 
 @pytest.mark.parametrize("where", ["open", "work"])

@@ -9,8 +9,16 @@ from PIL import Image
 
 from switchmem.envs.base import Ending, PhoneActionType
 from switchmem.prompts import PromptError
-from switchmem.rollout.play import AGENT_ERROR, ENVIRONMENT_ERROR, SEEN, STUCK, Job, play
-from switchmem.rollout.trace import TraceError, look_of, read_facts, read_screenshot, read_trace, write_trace
+from switchmem.rollout.play import AGENT_ERROR, SEEN, STUCK, Job, play
+from switchmem.rollout.trace import (
+    ENVIRONMENT_ERROR,
+    TraceError,
+    look_of,
+    read_facts,
+    read_screenshot,
+    read_trace,
+    write_trace,
+)
 from switchmem.steps import Action, ActionType, Screenshot
 
 JOB = Job("none", "both-help", 7)
@@ -66,6 +74,20 @@ def test_errors_are_endings(kit):
     silent = play(kit.TwoButtons(), JOB, too_long)
     assert (silent.ending, silent.detail, silent.moves) == (AGENT_ERROR, "the prompt is too long.", ())
     assert play(kit.TwoButtons(), JOB, None).ending == SEEN
+
+
+@pytest.mark.parametrize("method", ["reset", "step"])
+def test_where_there_is_no_environment_no_episode_fails(kit, method):
+    class NoPhone(RuntimeError):
+        pass
+
+    def none(*_, **__):
+        raise NoPhone("there must be a phone")
+
+    phone = kit.TwoButtons()
+    setattr(phone, method, none)
+    with pytest.raises(NoPhone):
+        play(phone, JOB, lambda _: kit.tap(kit.LEFT), fatal=(NoPhone,))
 
 
 def test_an_error_of_the_agents_own_code_is_not_hidden(kit):

@@ -80,6 +80,15 @@ def test_mistakes_are_explained(desk, capsys, flag, message):
     assert not (desk / "runs" / "miniwob" / "results.json").exists()
 
 
+def test_an_interrupt_keeps_what_is_finished(desk, monkeypatch, capsys):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("switchmem.pipeline.rollout.Rollout.play", interrupted)
+    assert main(["rollout", *FLAGS]) == 130
+    assert "Finished episodes are kept" in capsys.readouterr().err
+
+
 def test_a_flag_that_does_not_exist_is_refused(desk, capsys):
     with pytest.raises(SystemExit) as error:
         main(["rollout", *FLAGS, "--rollout.maxsteps=3"])

@@ -221,6 +221,19 @@ def test_an_environment_that_cannot_be_had_ends_the_rollout(rollout, two_buttons
         rollout(world=replace(two_buttons, make_env=none, why=(NoPhone,))).play({})
 
 
+def test_environments_that_broke_are_told(rollout, two_buttons, kit):
+    class Falling(kit.TwoButtons):
+        def step(self, action):
+            if self.task == "both-help":
+                raise RuntimeError("it fell")
+            return super().step(action)
+
+    world = replace(two_buttons, make_env=Falling)
+    results = rollout(world=world, policies=["none"], tasks=["both-help", "always-alike"]).play({})
+    assert results["policies"]["none"]["endings"] == {"environment_error": 1, "success": 1}
+    assert any(note.startswith("1 episodes ended because their environment broke, twice") for note in results["notes"])
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
