@@ -63,6 +63,9 @@ def test_a_group_file_changes_what_it_names(path, capsys):
 @pytest.mark.parametrize("command", commands())
 def test_a_shown_command_is_taken(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    if command.startswith("failures "):  # it has no config of its own to print, and asks for a finished run
+        assert main(shlex.split(command)) == 1 and "`--run` must have results" in capsys.readouterr().err
+        return
     with pytest.raises(SystemExit) as error:
         main([*shlex.split(command), "--print_config"])
     assert error.value.code == 0, capsys.readouterr().err
