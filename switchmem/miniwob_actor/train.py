@@ -54,15 +54,17 @@ class Course:
         batch: chats per update.
         lr: highest learning rate.
         width, layers: of the language model.
+        longest: steps whose state prompt has more tokens are not learned from; long screens cost the most.
     """
 
     seed: int = 0
-    episodes: int = 16
-    updates: int = 2500
-    batch: int = 24
+    episodes: int = 8
+    updates: int = 1500
+    batch: int = 16
     lr: float = 2e-3
-    width: int = 192
+    width: int = 128
     layers: int = 4
+    longest: int = 360
 
 
 class Pictures:
@@ -212,8 +214,12 @@ def train(course: Course, out: Path) -> None:
     config = build_config(tokenizer, course.width, course.layers)
     encoder = PromptEncoder(tokenizer, build_image_processor(), config.image_token_id, None)
     pictures = Pictures(steps, encoder)
-    lessons = Lessons(learned, encoder, pictures.height * pictures.width)
-    LOG.info("%d steps to learn from, %d held out, %d words", len(learned), len(asked), len(tokenizer))
+    visual_tokens = pictures.height * pictures.width
+    every = Lessons(learned, encoder, visual_tokens)
+    short = [s for s in learned if len(every.sample(s, None, Condition.NONE).ids) <= course.longest]
+    lessons = Lessons(short, encoder, visual_tokens)
+    told = "%d steps to learn from, %d too long, %d held out, %d words"
+    LOG.info(told, len(short), len(learned) - len(short), len(asked), len(tokenizer))
     AttentionInterface.register("float32", float32_attention)
     model = build_model(config, course.seed)
     model.model.language_model.set_attn_implementation("float32")
