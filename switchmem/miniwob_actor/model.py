@@ -18,7 +18,7 @@ from switchmem.pocket_actor.model import CHAT_TEMPLATE, END, PAD, SPECIALS, UNKN
 
 _PLACES = (*(f"x{column}" for column in range(COLUMNS)), *(f"y{row}" for row in range(ROWS)))
 _TEMPLATE_WORDS = "system user assistant goal screen memory state picture action".split()
-_ACTION_WORDS = "tap hold swipe drag type open back home enter wait done impossible checked".split()
+_ACTION_WORDS = "tap hold swipe drag type open back home enter wait done impossible checked find".split()
 _LEAST = 4
 """How often a word must occur to be one token."""
 _SPLIT = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation()])

@@ -1,4 +1,4 @@
-"""What the web actor is taught: its own prompts, word for word, and the demonstrated action.
+"""What the web actor is taught: its own prompts, word for word, and the demonstrated action, or what is where.
 
 Few instances are played per task. So that the actor learns to look words up instead of learning them by heart, words
 that differ between the instances of a task are exchanged, alike in the instruction, on the screen and in what is typed.
@@ -19,8 +19,8 @@ from torch import Tensor
 
 from switchmem.actors.encoder import PromptEncoder
 from switchmem.actors.grammars.miniwob import MiniWobGrammar
-from switchmem.memory.views import Condition
-from switchmem.prompts import POCKET, build_prompt
+from switchmem.memory.views import Condition, one_line
+from switchmem.prompts import POCKET, build_prompt, escape_template_tokens
 from switchmem.steps import Step
 
 GRAMMAR = MiniWobGrammar()
@@ -30,6 +30,8 @@ SHARES = {Condition.NONE: 0.6, Condition.TEXT: 0.2, Condition.IMAGE: 0.2}
 _EXCHANGED = 0.7
 _SPELLED = 0.3
 _RARE = 0.15
+_QUESTIONS = 10
+_LONGEST_LABEL = 8  # tokens
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
 _BLANK = Image.new("RGB", (1, 1))  # stands for a picture whose patches are known
 
@@ -40,12 +42,12 @@ class Sample:
 
     Args:
         ids: prompt and answer.
-        answer: how many of them are the answer, the end token included.
+        learned: which of them are learned, the end token included.
         pictures: names of its pictures, in reading order.
     """
 
     ids: list[int]
-    answer: int
+    learned: list[bool]
     pictures: tuple[str, ...]
 
 
@@ -86,7 +88,28 @@ class Lessons:
         sizes = [[self._visual_tokens] * len(shown)]
         (ids,) = self._encoder.encode(step.step_id, [prompt], sizes)
         answer = [*self._encoder.tokens(GRAMMAR.action(step.action)), self._encoder.tokenizer.eos_token_id]
-        return Sample(ids + answer, len(answer), tuple(s.step_id for s in shown))
+        learned = [False] * len(ids) + [True] * len(answer)
+        return Sample(ids + answer, learned, tuple(s.step_id for s in shown))
+
+    def draw_reading(self, rng: np.random.Generator) -> Sample:
+        """A screen of any task, and where some of what it shows is: ``find Submit x14 y41 find ...``.
+
+        An action is few words behind a long screen. These are many, so that the actor learns to look up much sooner.
+        """
+        step = self._step(rng, self._task(rng))
+        step = self._exchanged(rng, step) if rng.random() < _EXCHANGED else step
+        sample = self.sample(step, None, Condition.NONE)
+        start = sample.learned.index(True)
+        ids, learned = sample.ids[:start], sample.learned[:start]
+        labels = Counter(one_line(e.label) for e in step.elements)
+        asked = [e for e in step.elements if labels[one_line(e.label)] == 1 and e.label.strip()]
+        for number in rng.permutation(len(asked))[:_QUESTIONS]:
+            label = escape_template_tokens(one_line(asked[number].label), self._encoder.specials)
+            question = self._encoder.tokens(f"find {label}")[:_LONGEST_LABEL]
+            answer = self._encoder.tokens(GRAMMAR.point(*asked[number].center))
+            ids += [*question, *answer]
+            learned += [False] * len(question) + [True] * len(answer)
+        return Sample(ids, learned, sample.pictures) if any(learned) else sample
 
     def _task(self, rng: np.random.Generator) -> str:
         return self.tasks[rng.integers(len(self.tasks))]
@@ -161,8 +184,8 @@ def collate(samples: Sequence[Sample], pad: int, image_token: int) -> Batch:
     ids = torch.full((len(samples), length), pad)
     labels = torch.full((len(samples), length), -100)
     for row, sample in enumerate(samples):
-        end = len(sample.ids)
+        end, learned = len(sample.ids), torch.tensor(sample.learned)
         ids[row, :end] = torch.tensor(sample.ids)
-        labels[row, end - sample.answer - 1 : end - 1] = ids[row, end - sample.answer : end]
+        labels[row, : end - 1] = torch.where(learned[1:], ids[row, 1:end], -100)
     pictures = [name for sample in samples for name in sample.pictures]
     return Batch(ids, labels, pictures, [[token == image_token for token in sample.ids] for sample in samples])

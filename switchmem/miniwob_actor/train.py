@@ -4,8 +4,8 @@
 
 1. The scripted demonstrators play instances of a suite seed that no study uses; the steps of solved ones are kept in
    ``DIR/demonstrations``, a folder per task, and are not played again.
-2. The model learns each step's action from the actor's own prompt: the instruction, the current screen as text and as
-   a picture, and, on some of them, a demonstration.
+2. The model learns where what is on the screen, then each step's action, from the actor's own prompt: the instruction,
+   the current screen as text and as a picture, and, on some of them, a demonstration.
 
 Every batch depends on (seed, number) alone, and a checkpoint is written every few minutes, so that a killed training
 resumes and ends in the same weights on the same machine and library versions.
@@ -51,6 +51,7 @@ class Course:
         seed: of the weights and of every batch.
         episodes: instances that are played per task.
         updates: of the weights.
+        reading: in the first so many of them, the actor is mostly asked what is where.
         batch: chats per update.
         lr: highest learning rate.
         width, layers: of the language model.
@@ -59,7 +60,8 @@ class Course:
 
     seed: int = 0
     episodes: int = 8
-    updates: int = 1500
+    updates: int = 1600
+    reading: int = 450
     batch: int = 16
     lr: float = 2e-3
     width: int = 128
@@ -107,8 +109,10 @@ def hidden_states(model: Qwen3_5ForConditionalGeneration, batch: Batch, pictures
 
 
 def draw_batch(lessons: Lessons, course: Course, number: int) -> list[Sample]:
-    """The chats of an update; all have the same condition, so that their lengths are close."""
+    """The chats of an update; all have the same kind and condition, so that their lengths are close."""
     rng = generator(course.seed, "web", number)
+    if rng.random() < (0.85 if number < course.reading else 0.1):
+        return [lessons.draw_reading(rng) for _ in range(course.batch)]
     condition = list(SHARES)[int(rng.choice(len(SHARES), p=list(SHARES.values())))]
     return [lessons.draw(rng, condition) for _ in range(course.batch)]
 

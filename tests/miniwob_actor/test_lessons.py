@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -64,8 +65,8 @@ def test_a_sample_is_the_actors_own_prompt_and_the_gold_answer(encoder, lessons,
     _, grids, _ = encoder.pictures(prompt.images)
     sizes = [encoder.visual_tokens(grids)[0]] * len(prompt.images)
     (asked,) = encoder.encode(step.step_id, [prompt], [sizes])
-    assert sample.ids[: -sample.answer] == asked
-    told = encoder.tokenizer.decode(sample.ids[-sample.answer :], skip_special_tokens=True)
+    assert sample.ids[: -sum(sample.learned)] == asked
+    told = encoder.tokenizer.decode(sample.ids[-sum(sample.learned) :], skip_special_tokens=True)
     assert GRAMMAR.parse(told, (1080, 2180)).action.text == "Edsger"
     assert sample.ids[-1] == encoder.tokenizer.eos_token_id
     shown = [STEPS[2].step_id] + [STEPS[5].step_id] * condition.shows_image
@@ -77,8 +78,20 @@ def test_learned_places_are_those_before_each_word_of_the_answer(encoder, lesson
     batch = collate(samples, encoder.tokenizer.pad_token_id, encoder.image_token)
     for row, sample in enumerate(samples):
         places = torch.nonzero(batch.labels[row] != -100).flatten().tolist()
-        assert [batch.labels[row, place].item() for place in places] == sample.ids[-sample.answer :]
-        assert places == list(range(len(sample.ids) - sample.answer - 1, len(sample.ids) - 1))
+        assert [batch.labels[row, place].item() for place in places] == sample.ids[-sum(sample.learned) :]
+        assert places == list(range(len(sample.ids) - sum(sample.learned) - 1, len(sample.ids) - 1))
+
+
+def test_questions_are_answered_with_the_place_of_what_they_ask(lessons, encoder):
+    for number in range(20):
+        sample = lessons.draw_reading(np.random.default_rng(number))
+        start = sample.learned.index(True)
+        told = encoder.tokenizer.decode(sample.ids[start - 3 :], skip_special_tokens=True)
+        places = re.findall(r"x\d+ y\d+", told)
+        assert places and set(places) <= {GRAMMAR.point(*e.center) for e in STEPS[0].elements}
+        assert ("Submit x16 y35" in told) == ("x16 y35" in places) and "EditText" not in told
+        learned = [token for token, is_learned in zip(sample.ids, sample.learned, strict=True) if is_learned]
+        assert encoder.tokenizer.decode(learned).split() == " ".join(places).split()
 
 
 def test_words_are_exchanged_alike_in_instruction_screen_and_text():
@@ -93,7 +106,7 @@ def test_drawn_words_that_change_are_looked_up_and_those_of_the_task_stay(lesson
     for number in range(60):
         sample = lessons.draw(np.random.default_rng(number), Condition.NONE)
         chat = encoder.tokenizer.decode(sample.ids)
-        typed = encoder.tokenizer.decode(sample.ids[-sample.answer :], skip_special_tokens=True).split()[3]
+        typed = encoder.tokenizer.decode(sample.ids[-sum(sample.learned) :], skip_special_tokens=True).split()[3]
         assert chat.count(typed) == 3 and "Submit" in chat and "Enter" in chat
         texts.add(typed)
     assert len(texts) > len(NAMES), "some words are new"
