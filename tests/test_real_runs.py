@@ -83,7 +83,7 @@ def test_the_shipped_actor_goes_all_the_way_or_stops_with_its_harvest_kept(
     else:
         assert status == 1 and not (run / "policy").exists()
         assert f"got {steps} steps: {tied} tied, {text} prefer Text, {image} prefer Image" in said.err
-        assert f"What was harvested is kept in {harvest_of(tmp_path)}" in said.err
+        assert f"They are kept in {harvest_of(tmp_path)}: `answers` and `reasons`" in said.err
 
     monkeypatch.setattr(ActorSpec, "load", lambda *_: pytest.fail("the harvest is complete: no actor is needed"))
     assert main(command) == status

@@ -81,10 +81,15 @@ PASSING = {
 }
 
 
+def limit(fault):
+    """Seconds for a request: few where the server is meant to be too slow, so many for a busy machine elsewhere."""
+    return 0.4 if fault in ("late", "trickle", "hung up") else 10.0
+
+
 @pytest.mark.parametrize("fault", PASSING)
 def test_what_passes_is_tried_again(fault):
     with ChatServer(lambda asked: PASSING[fault] if asked.again == 0 else completion("fine")) as server:
-        actor = make(server.base_url, timeout=0.4)
+        actor = make(server.base_url, timeout=limit(fault))
         started = time.monotonic()
         assert ask(actor) == ["fine"]
         assert time.monotonic() - started < 3.0
@@ -113,7 +118,7 @@ LASTING = {
 def test_what_does_not_pass_ends_after_the_attempts(fault):
     kind, words = LASTING[fault]
     with ChatServer(lambda asked: PASSING[fault]) as server:
-        actor = make(server.base_url, timeout=0.4)
+        actor = make(server.base_url, timeout=limit(fault))
         caught = failures(actor)
         assert len(server.asked) == 3
     (failure,) = caught.failures.values()
@@ -135,9 +140,9 @@ def gaps(server):
     [
         ({"Retry-After": "1"}, 1.0, 1.5),
         ({"retry-after-ms": "300", "Retry-After": "9"}, 0.3, 0.8),
-        ({"Retry-After": "soon"}, 0.0, 0.3),
-        ({"Retry-After": "-5"}, 0.0, 0.3),
-        ({"retry-after-ms": "nan"}, 0.0, 0.3),
+        ({"Retry-After": "soon"}, 0.0, 0.9),
+        ({"Retry-After": "-5"}, 0.0, 0.9),
+        ({"retry-after-ms": "nan"}, 0.0, 0.9),
     ],
 )
 def test_the_wait_that_the_server_asks_for_is_kept(headers, least, most):

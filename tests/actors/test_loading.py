@@ -203,7 +203,7 @@ def test_an_adapter_is_merged(folders, make_adapter, kind):
     with torch.no_grad():
         adapted(
             input_ids=ids, mm_token_type_ids=(ids == actor.model.config.image_token_id).int(),
-            pixel_values=torch.cat(pixels), image_grid_thw=grids,
+            pixel_values=torch.cat(list(pixels)), image_grid_thw=grids,
         )  # fmt: skip
     hook.remove()
     (seen,) = actor.observe([question], (), (-1,), GREEDY)
