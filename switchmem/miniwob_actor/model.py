@@ -10,11 +10,11 @@ import string
 from collections import Counter
 from collections.abc import Iterable
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from switchmem.actors.grammars.miniwob import COLUMNS, ROWS
-from switchmem.pocket_actor.model import CHAT_TEMPLATE, END, PAD, SPECIALS, UNKNOWN
+from switchmem.pocket_actor.model import SPECIALS, UNKNOWN, as_chat_tokenizer
 
 _PLACES = (*(f"x{column}" for column in range(COLUMNS)), *(f"y{row}" for row in range(ROWS)))
 _TEMPLATE_WORDS = "system user assistant goal screen memory state picture action".split()
@@ -39,14 +39,4 @@ def build_tokenizer(words: Iterable[str]) -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=UNKNOWN, max_input_chars_per_word=100))
     tokenizer.pre_tokenizer = _SPLIT
     tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIALS])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token=PAD,
-        eos_token=END,
-        unk_token=UNKNOWN,
-        additional_special_tokens=[t for t in SPECIALS if t not in (PAD, UNKNOWN, END)],
-        chat_template=CHAT_TEMPLATE,
-        padding_side="left",
-        clean_up_tokenization_spaces=False,
-    )
+    return as_chat_tokenizer(tokenizer)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +33,7 @@ from switchmem.miniwob_actor.collect import collect
 from switchmem.miniwob_actor.model import build_tokenizer, frequent_words
 from switchmem.miniwob_actor.samples import GRAMMAR, SHARES, TEMPLATE, Batch, Lessons, Sample, collate
 from switchmem.pocket_actor.batches import rope_positions
+from switchmem.pocket_actor.checkpoint import checkpoint_file, resume, save_checkpoint
 from switchmem.pocket_actor.model import build_config, build_image_processor, build_model
 from switchmem.pocket_actor.train import float32_attention
 from switchmem.steps import Step
@@ -160,7 +160,7 @@ def teach(
     """All updates, resumed from the checkpoint in ``out`` if there is one."""
     pad, image = model.config.get_text_config().pad_token_id, model.config.image_token_id
     optimizer = torch.optim.AdamW(model.parameters(), course.lr, weight_decay=0.01, betas=(0.9, 0.98))
-    start, losses, began = _resume(model, optimizer, out), [], time.monotonic()
+    start, losses, began = resume(model, optimizer, out), [], time.monotonic()
     for number in range(start, course.updates):
         for group in optimizer.param_groups:
             group["lr"] = course.lr * min(1.0, (number + 1) / 150, 0.02 + 1.3 * (1 - number / course.updates))
@@ -176,29 +176,9 @@ def teach(
             spent = time.monotonic() - began
             LOG.info("%d/%d: loss %.3f, %.0f s", number + 1, course.updates, np.mean(losses[-50:]), spent)
         if number % 250 == 249:
-            _save_checkpoint(model, optimizer, number + 1, out)
+            save_checkpoint(model, optimizer, number + 1, out)
             rates = right_answers(model, lessons, asked, pictures)
             LOG.info("right on held-out steps: %.3f %s", np.mean(list(rates.values())), json.dumps(rates))
-
-
-def _checkpoint(out: Path) -> Path:
-    return out / "checkpoint.pt"
-
-
-def _save_checkpoint(model: nn.Module, optimizer: torch.optim.Optimizer, number: int, out: Path) -> None:
-    part = _checkpoint(out).with_suffix(".part")
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "number": number}, part)
-    os.replace(part, _checkpoint(out))
-
-
-def _resume(model: nn.Module, optimizer: torch.optim.Optimizer, out: Path) -> int:
-    if not _checkpoint(out).exists():
-        return 0
-    state = torch.load(_checkpoint(out), weights_only=True)
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    LOG.info("resumed at update %d", state["number"])
-    return int(state["number"])
 
 
 def texts_of(steps: list[Step]) -> list[str]:
@@ -232,7 +212,7 @@ def train(course: Course, out: Path) -> None:
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
     encoder.image_processor.save_pretrained(out)
-    _checkpoint(out).unlink(missing_ok=True)
+    checkpoint_file(out).unlink(missing_ok=True)
     LOG.info("%.2f CPU hours", (time.process_time() - began) / 3600)
 
 

@@ -67,6 +67,11 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=False)
+    return as_chat_tokenizer(tokenizer)
+
+
+def as_chat_tokenizer(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
+    """A tokenizer whose vocabulary holds `SPECIALS`, with these marked and the chat template around them."""
     tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIALS])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,

@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +34,7 @@ from switchmem.benchmarks.pocket.scenes import COLUMNS, ROWS, Scene, render
 from switchmem.benchmarks.pocket.vocabulary import BLANK, UNLABELLED
 from switchmem.memory.views import Condition
 from switchmem.pocket_actor.batches import GRID, Batch, collate, patches
+from switchmem.pocket_actor.checkpoint import checkpoint_file, resume, save_checkpoint
 from switchmem.pocket_actor.evaluate import solve_rates
 from switchmem.pocket_actor.model import (
     PLACES,
@@ -193,7 +193,7 @@ def teach_language(
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(parameters, course.lr, weight_decay=0.01, betas=(0.9, 0.98))
     plan = [(name, k) for name in ("reading", "remembering", "acting") for k in range(getattr(course, name))]
-    start = _resume(model, optimizer, out)
+    start = resume(model, optimizer, out)
     began, losses = time.monotonic(), []
     for step, (lesson, number) in list(enumerate(plan))[start:]:
         for group in optimizer.param_groups:
@@ -216,28 +216,8 @@ def teach_language(
                 time.monotonic() - began,
             )
         if step % 250 == 249:
-            _save_checkpoint(model, optimizer, step + 1, out)
+            save_checkpoint(model, optimizer, step + 1, out)
             LOG.info("solved: %s", json.dumps(solve_rates(model, tokenizer, count=240)))
-
-
-def _checkpoint(out: Path) -> Path:
-    return out / "checkpoint.pt"
-
-
-def _save_checkpoint(model: nn.Module, optimizer: torch.optim.Optimizer, step: int, out: Path) -> None:
-    part = _checkpoint(out).with_suffix(".part")
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, part)
-    os.replace(part, _checkpoint(out))
-
-
-def _resume(model: nn.Module, optimizer: torch.optim.Optimizer, out: Path) -> int:
-    if not _checkpoint(out).exists():
-        return 0
-    state = torch.load(_checkpoint(out), weights_only=True)
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    LOG.info("resumed at update %d", state["step"])
-    return int(state["step"])
 
 
 def train(course: Course, out: Path) -> None:
@@ -248,7 +228,7 @@ def train(course: Course, out: Path) -> None:
     AttentionInterface.register("float32", float32_attention)
     model = build_model(build_config(tokenizer, course.width, course.layers), course.seed)
     model.model.language_model.set_attn_implementation("float32")
-    if _checkpoint(out).exists():
+    if checkpoint_file(out).exists():
         model.model.visual.requires_grad_(False)
     else:
         teach_seeing(model, tokenizer, course)
@@ -257,7 +237,7 @@ def train(course: Course, out: Path) -> None:
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
     build_image_processor().save_pretrained(out)
-    _checkpoint(out).unlink()
+    checkpoint_file(out).unlink()
     rates = solve_rates(model, tokenizer, count=2000)
     LOG.info("solved: %s after %.2f CPU hours", json.dumps(rates), (time.process_time() - began) / 3600)
 

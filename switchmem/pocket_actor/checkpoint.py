@@ -1,0 +1,39 @@
+"""A training's state in one file, replaced whole, so that a kill costs the updates since the last one."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import torch
+from torch import nn
+
+LOG = logging.getLogger(__name__)
+
+
+def checkpoint_file(out: Path) -> Path:
+    """Where a training in ``out`` keeps its state."""
+    return out / "checkpoint.pt"
+
+
+def save_checkpoint(model: nn.Module, optimizer: torch.optim.Optimizer, step: int, out: Path) -> None:
+    """Keep the state behind ``step`` updates."""
+    part = checkpoint_file(out).with_suffix(".part")
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, part)
+    os.replace(part, checkpoint_file(out))
+
+
+def resume(model: nn.Module, optimizer: torch.optim.Optimizer, out: Path) -> int:
+    """Load the state that is kept, if any.
+
+    Returns:
+        The number of updates that are done.
+    """
+    if not checkpoint_file(out).exists():
+        return 0
+    state = torch.load(checkpoint_file(out), weights_only=True)
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    LOG.info("resumed at update %d", state["step"])
+    return int(state["step"])
