@@ -19,7 +19,7 @@ from torch import Tensor
 
 from switchmem.actors.encoder import PromptEncoder
 from switchmem.actors.grammars.miniwob import MiniWobGrammar
-from switchmem.memory.views import Condition, one_line
+from switchmem.memory.views import Condition, demonstrated, one_line
 from switchmem.prompts import POCKET, build_prompt, escape_template_tokens
 from switchmem.steps import Step
 
@@ -31,7 +31,7 @@ _EXCHANGED = 0.7
 _SPELLED = 0.3
 _RARE = 0.15
 _QUESTIONS = 10
-_LONGEST_LABEL = 8  # tokens
+_LABEL_WORDS = 6
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
 _BLANK = Image.new("RGB", (1, 1))  # stands for a picture whose patches are known
 
@@ -87,7 +87,8 @@ class Lessons:
         shown = (step, demo) if condition.shows_image and demo is not None else (step,)
         sizes = [[self._visual_tokens] * len(shown)]
         (ids,) = self._encoder.encode(step.step_id, [prompt], sizes)
-        answer = [*self._encoder.tokens(GRAMMAR.action(step.action)), self._encoder.tokenizer.eos_token_id]
+        spoken = escape_template_tokens(answer_of(step), self._encoder.specials)
+        answer = [*self._encoder.tokens(spoken), self._encoder.tokenizer.eos_token_id]
         learned = [False] * len(ids) + [True] * len(answer)
         return Sample(ids + answer, learned, tuple(s.step_id for s in shown))
 
@@ -104,8 +105,8 @@ class Lessons:
         labels = Counter(one_line(e.label) for e in step.elements)
         asked = [e for e in step.elements if labels[one_line(e.label)] == 1 and e.label.strip()]
         for number in rng.permutation(len(asked))[:_QUESTIONS]:
-            label = escape_template_tokens(one_line(asked[number].label), self._encoder.specials)
-            question = self._encoder.tokens(f"find {label}")[:_LONGEST_LABEL]
+            words = one_line(asked[number].label).split()[-_LABEL_WORDS:]
+            question = self._encoder.tokens(escape_template_tokens(" ".join(["find", *words]), self._encoder.specials))
             answer = self._encoder.tokens(GRAMMAR.point(*asked[number].center))
             ids += [*question, *answer]
             learned += [False] * len(question) + [True] * len(answer)
@@ -130,6 +131,17 @@ class Lessons:
             return "".join(rng.choice(letters, size=rng.integers(2, 7)))
         other = self._pool[rng.integers(len(self._pool))]
         return other[0].upper() + other[1:] if word[0].isupper() else other[0].lower() + other[1:]
+
+
+def answer_of(step: Step) -> str:
+    """The demonstrated action with the label of what it touches, or its name or kind where it has none."""
+    words, element = GRAMMAR.action(step.action), demonstrated(step)
+    if step.action.point is None or element is None:
+        return words
+    name = element.resource_id.rpartition("/")[2]
+    label = one_line(element.label) or (f"#{name}" if name else element.kind.rpartition(".")[2])
+    verb, _, rest = words.partition(" ")
+    return " ".join([verb, *label.split()[-_LABEL_WORDS:], rest])
 
 
 def _changing_words(steps: Sequence[Step]) -> set[str]:

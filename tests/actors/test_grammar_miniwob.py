@@ -67,6 +67,8 @@ def test_what_cannot_be_read_says_why(text, reason):
 def test_text_with_and_without_a_place():
     there = GRAMMAR.parse("type x27 y54 Ada  L", SIZE).action
     assert there.text == "Ada L" and there.point == (27.5 / 54, 54.5 / 109)
+    assert GRAMMAR.parse("type First name x27 y54 Ada L", SIZE).action == there
+    assert GRAMMAR.parse("tap Green tea x27 y54", SIZE).action == Action(ActionType.TAP, there.point)
     assert GRAMMAR.parse("type Ada", SIZE).action == Action(ActionType.TYPE, text="Ada")
     assert GRAMMAR.parse("type", SIZE).action == Action(ActionType.TYPE, text="")
 
@@ -76,5 +78,5 @@ def test_cells_and_elements():
     assert len(cells) == 54 * 109 and GRAMMAR.point(1.0, 1.0) == "x53 y108" and GRAMMAR.point(0.0, 0.0) == "x0 y0"
     box = (0.0, 0.0, 0.1, 0.02)
     full = UIElement(box, text="Green\ntea", kind="android.widget.CheckBox", resource_id="app:id/ch0", checked=True)
-    assert GRAMMAR.element(full) == "x2 y1 CheckBox checked #ch0 Green tea"
-    assert GRAMMAR.element(UIElement(box, kind="Image")) == "x2 y1 Image"
+    assert GRAMMAR.element(full) == "CheckBox checked #ch0 Green tea x2 y1"
+    assert GRAMMAR.element(UIElement(box, kind="Image")) == "Image x2 y1"

@@ -106,7 +106,7 @@ def test_drawn_words_that_change_are_looked_up_and_those_of_the_task_stay(lesson
     for number in range(60):
         sample = lessons.draw(np.random.default_rng(number), Condition.NONE)
         chat = encoder.tokenizer.decode(sample.ids)
-        typed = encoder.tokenizer.decode(sample.ids[-sum(sample.learned) :], skip_special_tokens=True).split()[3]
+        typed = encoder.tokenizer.decode(sample.ids[-sum(sample.learned) :], skip_special_tokens=True).split()[-1]
         assert chat.count(typed) == 3 and "Submit" in chat and "Enter" in chat
         texts.add(typed)
     assert len(texts) > len(NAMES), "some words are new"

@@ -1,7 +1,8 @@
 """The web actor's grammar: places on a grid of four CSS pixels, elements with their kind, and short actions.
 
-A place is two words, ``x17 y42``: its column of 54 and its row of 109. An answer is an action alone, for instance
-``tap x17 y42`` or ``type x17 y42 Ada``; a swipe names the way in which the finger goes.
+A place is two words, ``x17 y42``: its column of 54 and its row of 109. An element's place follows its label, and an
+answer may name what it touches first, ``tap Submit x17 y42`` or ``type Name x17 y42 Ada``: who has said the label has
+found the place.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _AT_POINT = {"tap": ActionType.TAP, "hold": ActionType.LONG_PRESS}
 _BETWEEN = {"swipe": ActionType.SWIPE, "drag": ActionType.DRAG}
 _WITH_TEXT = {"type": ActionType.TYPE, "open": ActionType.OPEN}
 _WORDS = {kind: word for words in (_BARE, _AT_POINT, _BETWEEN, _WITH_TEXT) for word, kind in words.items()}
-_PLACE = re.compile(r"x(\d{1,2}) y(\d{1,3})(?= |$)")
+_PLACE = re.compile(r"(?:^|(?<= ))x(\d{1,2}) y(\d{1,3})(?= |$)")
 
 
 class MiniWobGrammar:
@@ -46,11 +47,11 @@ class MiniWobGrammar:
         return f"x{column} y{row}"
 
     def element(self, element: UIElement, view: ElementView = TREE) -> str:
-        """Place, kind, what is on, name in the page, and label: ``x6 y15 CheckBox checked #ch0 Tea``."""
+        """Kind, what is on, name in the page, label and place: ``CheckBox checked #ch0 Tea x6 y15``."""
         name = one_line(element.resource_id.rpartition("/")[2])
         flags = "checked" if element.checked else ""
         words = (element.kind.rpartition(".")[2], flags, f"#{name}" if name else "", one_line(element.label))
-        return " ".join(word for word in (self.point(*element.center), *words) if word)
+        return " ".join(word for word in (*words, self.point(*element.center)) if word)
 
     def action(self, action: Action) -> str:
         """The action's words, for instance ``type x5 y9 Ada``."""
@@ -65,7 +66,7 @@ class MiniWobGrammar:
     def parse(self, text: str, size: tuple[int, int]) -> Parsed:
         """Read an answer; cells become their centres.
 
-        >>> MiniWobGrammar().parse("type x27 y54 Ada L", (1080, 2180)).action.text
+        >>> MiniWobGrammar().parse("type First name x27 y54 Ada L", (1080, 2180)).action.text
         'Ada L'
         >>> MiniWobGrammar().parse("tap x54 y0", (1080, 2180)).reason.value
         'bad_place'
@@ -81,7 +82,7 @@ def _read(word: str, rest: str) -> Action:
     if not word:
         raise Unreadable(ParseReason.EMPTY)
     if word in _WITH_TEXT:
-        point, rest = _place(rest) if word == "type" and _PLACE.match(rest) else (None, rest)
+        point, rest = _place(rest) if word == "type" and _PLACE.search(rest) else (None, rest)
         return Action(_WITH_TEXT[word], point, text=rest)
     point = end = None
     if word in _AT_POINT or word in _BETWEEN:
@@ -97,8 +98,8 @@ def _read(word: str, rest: str) -> Action:
 
 
 def _place(text: str) -> tuple[tuple[float, float], str]:
-    """The place that a text begins with, and what follows it."""
-    found = _PLACE.match(text)
+    """The first place of a text, and what follows it; before it stands what is there, in words of the actor's own."""
+    found = _PLACE.search(text)
     if found is None:
         raise Unreadable(ParseReason.BAD_PLACE if text else ParseReason.MISSING_ARGUMENT)
     column, row = int(found[1]), int(found[2])
