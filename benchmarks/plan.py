@@ -308,7 +308,7 @@ def check(options: argparse.Namespace) -> dict[str, Any]:
             questions = build_questions(lengths, options.together)
             start = start_of(actor, questions)
             loads = [replace(load_of(actor, question, sampling), start=start) for question in questions]
-            actor.observe(questions, (), (), Sampling(max_new_tokens=1))  # as after the first batch of a harvest
+            actor.observe(questions, (), (0,), Sampling(max_new_tokens=1))  # as after the first batch of a harvest
             taken, rates = [], []
             for _ in range(options.repeats):
                 found = measured_device(clock)
