@@ -68,6 +68,6 @@ def cut_value(payload: bytes | memoryview, name: str) -> tuple[memoryview, bytes
                 view = memoryview(payload)
                 return view[value:stop], b"".join((view[inside:at], view[stop:]))
             at = stop
-    except _Odd:
-        pass
+    except _Odd:  # protobuf reads such a layout
+        return None
     return None
