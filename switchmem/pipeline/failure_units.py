@@ -157,11 +157,18 @@ def _played(run: RunFolder, stages: Stages) -> Iterator[Unit]:
             try:
                 facts = read_facts(path)
             except TraceError as error:
-                # a task that could not be played counts as failed, as in the results
-                yield Unit(str(task), policy, 0.0, False, _no_parts, f"no trace: {error}")
+                success = bool(results["by_task"][task][policy])
+                yield _not_shown(str(task), policy, success, f"no trace: {error}")
+                continue
+            if not facts.look:  # it counts as failed, as in the results
+                yield _not_shown(str(task), policy, facts.success, f"it did not begin: {facts.ending}")
                 continue
             memory = any(found is not None for found in facts.memories)
             yield Unit(str(task), policy, 1.0 if facts.success else 0.0, memory, _episode(path))
+
+
+def _not_shown(task: str, policy: str, success: bool, why: str) -> Unit:
+    return Unit(task, policy, 1.0 if success else 0.0, False, _no_parts, why)
 
 
 def _no_parts() -> tuple[Part, ...]:
