@@ -16,6 +16,7 @@ BENCHMARKS: dict[str, str] = {
     "recorded": "switchmem.benchmarks.jsonl:RecordedBenchmark",
     "learngui": "switchmem.benchmarks.learngui:LearnGuiBenchmark",
     "learngui_corrected": "switchmem.benchmarks.learngui:CorrectedLearnGuiBenchmark",
+    "miniwob": "switchmem.benchmarks.miniwob:MiniWobBenchmark",
     "pocket": "switchmem.benchmarks.pocket:PocketBenchmark",
 }
 

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from switchmem.actors.encoder import PromptEncoder
 from switchmem.actors.grammars.miniwob import MiniWobGrammar
-from switchmem.memory.views import Condition, demonstrated, one_line
+from switchmem.memory.budget import Budget
+from switchmem.memory.views import Condition, demonstrated, one_line, text_state
 from switchmem.prompts import POCKET, build_prompt, escape_template_tokens
 from switchmem.steps import Step
 
@@ -27,12 +28,17 @@ GRAMMAR = MiniWobGrammar()
 TEMPLATE = POCKET.with_screen_text()
 SHARES = {Condition.NONE: 0.6, Condition.TEXT: 0.2, Condition.IMAGE: 0.2}
 """How often a prompt has which memory."""
+STATE_TOKENS = 256
+"""The most tokens of a textual screen, current or demonstrated: `actor.state_tokens` of the actor's config."""
 _EXCHANGED = 0.7
 _SPELLED = 0.3
 _RARE = 0.15
 _QUESTIONS = 10
+_FURTHER_QUESTIONS = 4
 _LABEL_WORDS = 6
+_KINDS = ("Button", "TextView", "EditText", "CheckBox", "Image")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
+_TAKEN = re.compile(r"[xy]\d+|find|state|screen")  # words of the lists themselves
 _BLANK = Image.new("RGB", (1, 1))  # stands for a picture whose patches are known
 
 
@@ -66,7 +72,10 @@ class Lessons:
         for step in steps:
             self.by_task[step.category].append(step)
         self.tasks = sorted(self.by_task)
+        self._budget = Budget(STATE_TOKENS, encoder.count)
         self._changing = {task: _changing_words(self.by_task[task]) for task in self.tasks}
+        vocabulary = encoder.tokenizer.get_vocab()
+        self._words = sorted(w for w in vocabulary if _WORD.fullmatch(w) and not _TAKEN.fullmatch(w))
         self._pool = sorted(set().union(*self._changing.values()))
 
     def draw(self, rng: np.random.Generator, condition: Condition) -> Sample:
@@ -77,13 +86,15 @@ class Lessons:
             demo = self._step(rng, step.category if rng.random() < 0.8 else self._task(rng))
         if rng.random() < _EXCHANGED:
             step = self._exchanged(rng, step)
-        return self.sample(step, demo, condition)
+        return self._asked(rng, self.sample(step, demo, condition), step, _FURTHER_QUESTIONS)
 
     def sample(self, step: Step, demo: Step | None, condition: Condition) -> Sample:
         """The chat of one step."""
-        prompt = build_prompt(
-            step, demo, condition, TEMPLATE, GRAMMAR, self._encoder.specials, pictures=(_BLANK, _BLANK)
-        )
+        told = None
+        if demo is not None and condition.shows_text:
+            told = text_state(demo, GRAMMAR, TEMPLATE.memory, self._budget)
+        specials, blanks = self._encoder.specials, (_BLANK, _BLANK)
+        prompt = build_prompt(step, demo, condition, TEMPLATE, GRAMMAR, specials, blanks, told, self._budget)
         shown = (step, demo) if condition.shows_image and demo is not None else (step,)
         sizes = [[self._visual_tokens] * len(shown)]
         (ids,) = self._encoder.encode(step.step_id, [prompt], sizes)
@@ -101,16 +112,45 @@ class Lessons:
         step = self._exchanged(rng, step) if rng.random() < _EXCHANGED else step
         sample = self.sample(step, None, Condition.NONE)
         start = sample.learned.index(True)
-        ids, learned = sample.ids[:start], sample.learned[:start]
+        prompt = Sample(sample.ids[:start], sample.learned[:start], sample.pictures)
+        asked = self._asked(rng, prompt, step, _QUESTIONS)
+        return asked if any(asked.learned) else sample
+
+    def draw_list(self, rng: np.random.Generator, level: int) -> Sample:
+        """A made-up list of labels and places, and where some of them are: the first lesson, without a screen.
+
+        Look-ups form on short lists of single words within some hundred updates, and on whole screens not at all.
+
+        Args:
+            rng: everything is drawn from it.
+            level: from 0 on; higher ones have longer lists and longer labels.
+        """
+        count, most = int(rng.integers(2, 6 + 3 * level)), 1 + min(level, 3)
+        labels = [" ".join(rng.choice(self._words, size=rng.integers(1, most + 1))) for _ in range(count)]
+        places = [GRAMMAR.point(*rng.random(2)) for _ in labels]
+        kinds = rng.choice(_KINDS, size=count)
+        told = " ".join(f"{kind} {label} {at}" for kind, label, at in zip(kinds, labels, places, strict=True))
+        ids = [*self._encoder.tokens(f"state {told} screen")]
+        return self._questions(rng, Sample(ids, [False] * len(ids), ()), list(zip(labels, places, strict=True)))
+
+    def _asked(self, rng: np.random.Generator, sample: Sample, step: Step, most: int) -> Sample:
+        """The chat with questions behind it; elements that share their label with another are not asked for."""
         labels = Counter(one_line(e.label) for e in step.elements)
-        asked = [e for e in step.elements if labels[one_line(e.label)] == 1 and e.label.strip()]
-        for number in rng.permutation(len(asked))[:_QUESTIONS]:
-            words = one_line(asked[number].label).split()[-_LABEL_WORDS:]
-            question = self._encoder.tokens(escape_template_tokens(" ".join(["find", *words]), self._encoder.specials))
-            answer = self._encoder.tokens(GRAMMAR.point(*asked[number].center))
+        pairs = [(one_line(e.label), GRAMMAR.point(*e.center)) for e in step.elements if e.label.strip()]
+        return self._questions(rng, sample, [pair for pair in pairs if labels[pair[0]] == 1], most)
+
+    def _questions(
+        self, rng: np.random.Generator, sample: Sample, pairs: Sequence[tuple[str, str]], most: int = _QUESTIONS
+    ) -> Sample:
+        ids, learned = [*sample.ids], [*sample.learned]
+        for number in rng.permutation(len(pairs))[:most]:
+            label, place = pairs[number]
+            words = " ".join(["find", *label.split()[-_LABEL_WORDS:]])
+            question = self._encoder.tokens(escape_template_tokens(words, self._encoder.specials))
+            answer = self._encoder.tokens(place)
             ids += [*question, *answer]
             learned += [False] * len(question) + [True] * len(answer)
-        return Sample(ids, learned, sample.pictures) if any(learned) else sample
+        return Sample(ids, learned, sample.pictures)
 
     def _task(self, rng: np.random.Generator) -> str:
         return self.tasks[rng.integers(len(self.tasks))]

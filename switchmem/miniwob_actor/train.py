@@ -4,8 +4,8 @@
 
 1. The scripted demonstrators play instances of a suite seed that no study uses; the steps of solved ones are kept in
    ``DIR/demonstrations``, a folder per task, and are not played again.
-2. The model learns where what is on the screen, then each step's action, from the actor's own prompt: the instruction,
-   the current screen as text and as a picture, and, on some of them, a demonstration.
+2. The model learns to look up places in made-up lists, then in the screens' texts, then each step's action, from the
+   actor's own prompt: the instruction, the current screen as text and as a picture, and, on some, a demonstration.
 
 Every batch depends on (seed, number) alone, and a checkpoint is written every few minutes, so that a killed training
 resumes and ends in the same weights on the same machine and library versions.
@@ -31,6 +31,7 @@ from switchmem.benchmarks.pocket.apps import generator
 from switchmem.memory.views import Condition, text_state
 from switchmem.miniwob_actor.collect import collect
 from switchmem.miniwob_actor.model import build_tokenizer, frequent_words
+from switchmem.miniwob_actor.optimizers import Optimizers
 from switchmem.miniwob_actor.samples import GRAMMAR, SHARES, TEMPLATE, Batch, Lessons, Sample, collate
 from switchmem.pocket_actor.batches import rope_positions
 from switchmem.pocket_actor.checkpoint import checkpoint_file, resume, save_checkpoint
@@ -39,6 +40,8 @@ from switchmem.pocket_actor.train import float32_attention
 from switchmem.steps import Step
 
 LOG = logging.getLogger(__name__)
+_FIRST_LISTS, _LEVEL, _HIGHEST = 300, 25, 6
+"""Updates with the shortest lists, updates between two levels of the lists, and the last level."""
 HELD_OUT = 8
 """One of so many episodes of a task is not learned from, but asked for during training."""
 
@@ -50,23 +53,34 @@ class Course:
     Args:
         seed: of the weights and of every batch.
         episodes: instances that are played per task.
-        updates: of the weights.
-        reading: in the first so many of them, the actor is mostly asked what is where.
-        batch: chats per update.
-        lr: highest learning rate.
-        width, layers: of the language model.
-        longest: steps whose state prompt has more tokens are not learned from; long screens cost the most.
+        lists: updates in which the actor is asked for places in made-up lists.
+        reading: updates after these in which it is mostly asked what is where on a screen.
+        acting: the last updates.
+        batch: chats per update; twice as many of made-up lists, which are short.
+        lr, matrix_lr: highest learning rates, see `Optimizers`.
+        width, layers: of the language model; its first block has linear attention, whose convolution tells each token
+            its neighbours.
     """
 
     seed: int = 0
-    episodes: int = 8
-    updates: int = 1600
-    reading: int = 450
-    batch: int = 16
+    episodes: int = 16
+    lists: int = 600
+    reading: int = 400
+    acting: int = 4000
+    batch: int = 32
     lr: float = 2e-3
+    matrix_lr: float = 2e-2
     width: int = 128
     layers: int = 4
-    longest: int = 360
+
+    @property
+    def updates(self) -> int:
+        """All of them."""
+        return self.lists + self.reading + self.acting
+
+    def share(self, number: int) -> float:
+        """The learning rate of an update as a share of the highest."""
+        return min(1.0, (number + 1) / 40, 0.02 + 1.6 * (1 - number / self.updates))
 
 
 class Pictures:
@@ -98,8 +112,9 @@ def hidden_states(model: Qwen3_5ForConditionalGeneration, batch: Batch, pictures
     with torch.autocast("cpu", torch.bfloat16):
         embedded = model.get_input_embeddings()(batch.ids)
         is_image = batch.ids == model.config.image_token_id
-        tokens = pictures.tokens(model, batch.pictures).to(embedded.dtype)
-        embedded = embedded.masked_scatter(is_image[..., None], tokens)
+        if batch.pictures:
+            tokens = pictures.tokens(model, batch.pictures).to(embedded.dtype)
+            embedded = embedded.masked_scatter(is_image[..., None], tokens)
         positions = torch.zeros((3, *batch.ids.shape), dtype=torch.long)
         for row, flags in enumerate(batch.is_image):
             found = rope_positions(flags, pictures.height, pictures.width)
@@ -111,7 +126,11 @@ def hidden_states(model: Qwen3_5ForConditionalGeneration, batch: Batch, pictures
 def draw_batch(lessons: Lessons, course: Course, number: int) -> list[Sample]:
     """The chats of an update; all have the same kind and condition, so that their lengths are close."""
     rng = generator(course.seed, "web", number)
-    if rng.random() < (0.85 if number < course.reading else 0.1):
+    if number < course.lists:
+        level = max(0, (number - _FIRST_LISTS) // _LEVEL)
+        return [lessons.draw_list(rng, min(level, _HIGHEST)) for _ in range(2 * course.batch)]
+    reads = number < course.lists + course.reading
+    if rng.random() < (0.85 if reads else 0.05):
         return [lessons.draw_reading(rng) for _ in range(course.batch)]
     condition = list(SHARES)[int(rng.choice(len(SHARES), p=list(SHARES.values())))]
     return [lessons.draw(rng, condition) for _ in range(course.batch)]
@@ -159,15 +178,13 @@ def teach(
 ) -> None:
     """All updates, resumed from the checkpoint in ``out`` if there is one."""
     pad, image = model.config.get_text_config().pad_token_id, model.config.image_token_id
-    optimizer = torch.optim.AdamW(model.parameters(), course.lr, weight_decay=0.01, betas=(0.9, 0.98))
+    optimizer = Optimizers(model, model.model.language_model, course.matrix_lr, course.lr)
     start, losses, began = resume(model, optimizer, out), [], time.monotonic()
     for number in range(start, course.updates):
-        for group in optimizer.param_groups:
-            group["lr"] = course.lr * min(1.0, (number + 1) / 150, 0.02 + 1.3 * (1 - number / course.updates))
+        optimizer.set_share(course.share(number))
         batch = collate(draw_batch(lessons, course, number), pad, image)
         states = hidden_states(model, batch, pictures)
         loss = functional.cross_entropy(model.lm_head(states), batch.labels[batch.labels != -100])
-        optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 2.0)
         optimizer.step()
@@ -195,17 +212,14 @@ def train(course: Course, out: Path) -> None:
     began = time.process_time()
     learned, asked = held_out(steps)
     tokenizer = build_tokenizer(frequent_words(texts_of(learned)))
-    config = build_config(tokenizer, course.width, course.layers)
+    config = build_config(tokenizer, course.width, course.layers, linear=1)
     encoder = PromptEncoder(tokenizer, build_image_processor(), config.image_token_id, None)
     pictures = Pictures(steps, encoder)
     visual_tokens = pictures.height * pictures.width
-    every = Lessons(learned, encoder, visual_tokens)
-    short = [s for s in learned if len(every.sample(s, None, Condition.NONE).ids) <= course.longest]
-    lessons = Lessons(short, encoder, visual_tokens)
-    told = "%d steps to learn from, %d too long, %d held out, %d words"
-    LOG.info(told, len(short), len(learned) - len(short), len(asked), len(tokenizer))
+    lessons = Lessons(learned, encoder, visual_tokens)
+    LOG.info("%d steps to learn from, %d held out, %d words", len(learned), len(asked), len(tokenizer))
     AttentionInterface.register("float32", float32_attention)
-    model = build_model(config, course.seed)
+    model = build_model(config, course.seed, head=0.2)
     model.model.language_model.set_attn_implementation("float32")
     teach(model, lessons, asked, pictures, course, out)
     model.model.language_model.set_attn_implementation("sdpa")

@@ -98,11 +98,13 @@ def build_image_processor() -> Qwen2VLImageProcessorPil:
     )
 
 
-def build_config(tokenizer: PreTrainedTokenizerFast, width: int = 128, layers: int = 4) -> Qwen3_5Config:
-    """A Qwen3.5 of ``layers`` full-attention blocks, ``width`` = D wide, and a vision tower of two blocks.
+def build_config(
+    tokenizer: PreTrainedTokenizerFast, width: int = 128, layers: int = 4, *, linear: int = 0
+) -> Qwen3_5Config:
+    """A Qwen3.5 of ``layers`` blocks, ``width`` = D wide, and a vision tower of two blocks.
 
     Half of a head turns with the position, as a quarter does in the large models: the still half is what finds
-    a symbol wherever it stands.
+    a symbol wherever it stands. The first ``linear`` blocks have linear attention, the others full attention.
     """
     token = tokenizer.get_vocab().__getitem__
     heads = width // 32
@@ -120,7 +122,7 @@ def build_config(tokenizer: PreTrainedTokenizerFast, width: int = 128, layers: i
             "linear_num_value_heads": heads,
             "linear_key_head_dim": 32,
             "linear_value_head_dim": 32,
-            "layer_types": ["full_attention"] * layers,
+            "layer_types": ["linear_attention"] * linear + ["full_attention"] * (layers - linear),
             "rope_parameters": {
                 "rope_type": "default",
                 "rope_theta": 10000.0,
@@ -156,8 +158,8 @@ def embedding_table(model: Qwen3_5ForConditionalGeneration) -> nn.Parameter:
     return model.get_parameter("model.language_model.embed_tokens.weight")
 
 
-def build_model(config: Qwen3_5Config, seed: int) -> Qwen3_5ForConditionalGeneration:
-    """The untrained model: matrices of std 1 / sqrt(D), embeddings of std 0.5, the head equal to the embeddings."""
+def build_model(config: Qwen3_5Config, seed: int, head: float = 1.0) -> Qwen3_5ForConditionalGeneration:
+    """The untrained model: matrices of std 1 / sqrt(D), embeddings of std 0.5, the head ``head`` times these."""
     torch.manual_seed(seed)
     model = Qwen3_5ForConditionalGeneration(config)
     width = config.get_text_config().hidden_size
@@ -167,7 +169,7 @@ def build_model(config: Qwen3_5Config, seed: int) -> Qwen3_5ForConditionalGenera
                 parameter.normal_(0, width**-0.5)
         table = embedding_table(model)
         table.normal_(0, 0.5)
-        model.lm_head.weight.copy_(table)
+        model.lm_head.weight.copy_(head * table)
         tower = model.get_submodule("model.visual.merger")
         linear = [m for m in tower.modules() if isinstance(m, nn.Linear)][-1]
         linear.weight.normal_(0, 0.05)

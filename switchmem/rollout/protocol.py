@@ -25,7 +25,6 @@ from switchmem.rollout.instances import Instance
 from switchmem.rollout.play import Environment, Job, Watcher, play
 from switchmem.rollout.results import SWITCHMEM
 from switchmem.rollout.trace import Facts, Trace, TraceError, read_facts, write_trace
-from switchmem.stages import digest_of
 
 Play = Callable[[Any, Job], Trace]
 """Plays one episode in an environment."""
@@ -199,12 +198,4 @@ def policy_digest(policy: Policy) -> str:
     for name, value in sorted(policy.router.state_dict().items()):
         digest.update(name.encode())
         digest.update(value.detach().cpu().to(torch.float64).numpy().tobytes())
-    return digest.hexdigest()
-
-
-def pages_digest(root: Path) -> str:
-    """32 hexadecimal digits that change with any script, style or page of the tasks."""
-    digest = hashlib.blake2b(digest_size=16)
-    for path in sorted(p for p in root.rglob("*") if p.is_file()):
-        digest.update(f"{path.relative_to(root)} {digest_of(path)};".encode())
     return digest.hexdigest()

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from switchmem import envs
 from switchmem.actors.spec import ActorSpec
 from switchmem.agent import LiveBank, SwitchMemAgent
 from switchmem.envs.miniwob.tasks import instance_seed
 from switchmem.policy import Policy
 from switchmem.rollout.android_world import PAUSE, AndroidWorldEnv, episode_reward, miniwob_tasks, open_device
 from switchmem.rollout.play import Environment
-from switchmem.rollout.protocol import MakeAgent, pages_digest
+from switchmem.rollout.protocol import MakeAgent
 from switchmem.rollout.results import RolloutError
-from switchmem.stages import digest_of
-
-HERE = Path(str(envs.__file__)).parent
 
 
 @dataclass(frozen=True)
@@ -60,47 +53,24 @@ def miniwob(html_root: str | None = None, max_steps: int = 30, padded: bool = Fa
         RolloutError: if it is not installed, or has no browser or no pages.
     """
     try:
-        from switchmem.envs.miniwob.browser import BrowserError, find_chromium
+        from switchmem.envs.miniwob.browser import BrowserError
         from switchmem.envs.miniwob.env import STEP_MS, MiniWobEnv
+        from switchmem.envs.miniwob.identity import identity, scripts_digest
         from switchmem.envs.miniwob.tasks import TASKS, PagesError, pages_root
     except ImportError as error:
         raise RolloutError(
             f'MobileMiniWoB++ must be installed, got: {error}. Run pip install "switchmem[envs]".'
         ) from error
     try:
-        root, program = pages_root(html_root), find_chromium()
+        root, found = pages_root(html_root), identity(html_root)
     except (BrowserError, PagesError) as error:
         raise RolloutError(str(error)) from error
-    said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60, check=False).stdout
 
     def make_env() -> Environment:
         return MiniWobEnv(html_root=root, max_steps=max_steps, padded=padded)
 
-    code, scripts = (code_digest(folder) for folder in (HERE, HERE / "miniwob" / "demonstrators"))
-    facts = {
-        "environment": "miniwob",
-        "code": code,
-        "browser": said.strip(),
-        "pages": pages_digest(root),
-        "padded": padded,
-        "step_ms": STEP_MS,
-        "max_steps": max_steps,
-    }
-    return World(TASKS, instance_seed, make_env, facts, (BrowserError, PagesError), scripts=scripts)
-
-
-def code_digest(folder: Path) -> str:
-    """32 hexadecimal digits that change with the code of an environment; of the demonstrators it knows nothing.
-
-    Args:
-        folder: of the package; of the demonstrators' own folder all counts.
-    """
-    found = sorted(path for suffix in ("py", "js") for path in folder.rglob(f"*.{suffix}"))
-    digest = hashlib.blake2b(digest_size=16)
-    for path in found:
-        if "demonstrators" not in path.relative_to(folder).parts:
-            digest.update(f"{path.relative_to(folder)} {digest_of(path)};".encode())
-    return digest.hexdigest()
+    facts = {**found, "padded": padded, "step_ms": STEP_MS, "max_steps": max_steps}
+    return World(TASKS, instance_seed, make_env, facts, (BrowserError, PagesError), scripts=scripts_digest())
 
 
 def emulator(console_port: int = 5554, adb_path: str = "adb", max_steps: int = 30, pause: float = PAUSE) -> World:

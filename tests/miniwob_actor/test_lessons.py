@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from dataclasses import replace
 
@@ -11,11 +12,14 @@ import torch
 from PIL import Image
 
 from switchmem.actors.encoder import PromptEncoder
+from switchmem.actors.spec import ActorSpec
+from switchmem.envs.miniwob.demonstrators.recording import STUDY_SEEDS, small, typed_at_once, unstudied_seeds
 from switchmem.envs.miniwob.tasks import TASKS, instance_seed
 from switchmem.memory.views import Condition
-from switchmem.miniwob_actor.collect import STUDY_SEEDS, small, training_seeds, typed_at_once
+from switchmem.miniwob_actor.collect import TRAINING_SEED
 from switchmem.miniwob_actor.model import build_tokenizer, frequent_words
-from switchmem.miniwob_actor.samples import GRAMMAR, TEMPLATE, Lessons, collate, exchange
+from switchmem.miniwob_actor.optimizers import Optimizers
+from switchmem.miniwob_actor.samples import GRAMMAR, STATE_TOKENS, TEMPLATE, Lessons, collate, exchange
 from switchmem.miniwob_actor.train import held_out, texts_of
 from switchmem.pocket_actor.model import build_config, build_image_processor
 from switchmem.prompts import build_prompts
@@ -106,7 +110,8 @@ def test_drawn_words_that_change_are_looked_up_and_those_of_the_task_stay(lesson
     for number in range(60):
         sample = lessons.draw(np.random.default_rng(number), Condition.NONE)
         chat = encoder.tokenizer.decode(sample.ids)
-        typed = encoder.tokenizer.decode(sample.ids[-sum(sample.learned) :], skip_special_tokens=True).split()[-1]
+        chat, _, _ = chat.rpartition("<|im_end|>")  # questions follow
+        typed = chat.split()[-1]
         assert chat.count(typed) == 3 and "Submit" in chat and "Enter" in chat
         texts.add(typed)
     assert len(texts) > len(NAMES), "some words are new"
@@ -128,8 +133,79 @@ def test_a_tap_and_a_text_are_one_step():
 
 def test_no_instance_of_a_study_is_learned_from():
     for task in TASKS:
-        seeds = training_seeds(task, 16)
+        seeds = unstudied_seeds(TRAINING_SEED, task, range(16))
         assert len(set(seeds)) >= 15 and not {instance_seed(suite, task) for suite in STUDY_SEEDS} & set(seeds)
+
+
+def test_a_suite_of_the_study_is_refused():
+    with pytest.raises(ValueError, match="none of the study's own seeds"):
+        unstudied_seeds(42, "click-test", range(2))
+
+
+@pytest.mark.parametrize("level", [0, 2, 6])
+def test_lists_ask_for_places_that_they_told(lessons, encoder, level):
+    lengths = set()
+    for number in range(20):
+        sample = lessons.draw_list(np.random.default_rng(number), level)
+        told, _, asked = encoder.tokenizer.decode(sample.ids).partition("screen")
+        pairs = re.findall(r"find (.*?) (x\d+ y\d+)", asked)
+        assert pairs and not sample.pictures
+        assert all(f"{label} {place}" in told for label, place in pairs)
+        learned = [token for token, is_learned in zip(sample.ids, sample.learned, strict=True) if is_learned]
+        assert encoder.tokenizer.decode(learned).split() == " ".join(place for _, place in pairs).split()
+        lengths.add(len(re.findall(r"x\d+ y\d+", told)))
+    assert min(lengths) >= 2 and max(lengths) <= 5 + 3 * level
+
+
+def test_an_acting_chat_goes_on_with_questions(lessons, encoder):
+    sample = lessons.draw(np.random.default_rng(0), Condition.NONE)
+    answer, _, questions = encoder.tokenizer.decode(sample.ids).rpartition("<|im_end|>")
+    assert "type" in answer and questions.split()[0] == "find"
+    assert sum(sample.learned) > 4
+
+
+def test_long_screens_are_cut_as_the_actor_cuts_them(encoder, lessons):
+    rows = tuple(
+        UIElement((0.1, n / 100, 0.5, (n + 1) / 100), text=f"row {n} Ada Grace Alan", kind="TextView")
+        for n in range(60)
+    )
+    long = replace(STEPS[4], elements=(*STEPS[4].elements, *rows))
+    spec = ActorSpec("miniwob", grammar="miniwob", template="pocket", screen_text=True, state_tokens=STATE_TOKENS)
+    prompt = spec.prompts(long, long, [Condition.TEXT], encoder)[Condition.TEXT]
+    _, grids, _ = encoder.pictures(prompt.images)
+    (asked,) = encoder.encode("long", [prompt], [encoder.visual_tokens(grids)])
+    sample = lessons.sample(long, long, Condition.TEXT)
+    assert sample.ids[: -sum(sample.learned)] == asked and "row 59" not in encoder.tokenizer.decode(asked)
+
+
+def test_both_optimizers_share_the_model_and_come_back():
+    model = torch.nn.Module()
+    model.inner = torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.LayerNorm(16))
+    model.head = torch.nn.Linear(16, 4)
+    inputs = torch.randn(8, 16, generator=torch.Generator().manual_seed(0))
+
+    def update(optimizers: Optimizers) -> None:
+        optimizers.set_share(0.5)
+        model.head(model.inner(inputs)).square().mean().backward()
+        optimizers.step()
+
+    def values() -> list[torch.Tensor]:
+        return [parameter.detach().clone() for parameter in model.parameters()]
+
+    optimizers = Optimizers(model, model.inner, 0.02, 1e-3)
+    before = values()
+    update(optimizers)
+    kept, state = values(), copy.deepcopy(optimizers.state_dict())
+    assert all(not torch.equal(a, b) for a, b in zip(before, kept, strict=True)), "each parameter has its optimizer"
+    update(optimizers)
+    wanted = values()
+    with torch.no_grad():
+        for parameter, value in zip(model.parameters(), kept, strict=True):
+            parameter.copy_(value)
+    again = Optimizers(model, model.inner, 0.02, 1e-3)
+    again.load_state_dict(state)
+    update(again)
+    assert all(torch.equal(a, b) for a, b in zip(wanted, values(), strict=True))
 
 
 def test_whole_episodes_are_held_out():
