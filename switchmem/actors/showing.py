@@ -52,10 +52,27 @@ def show_and_ask(
         BudgetError: if what may not be left out of a textual screen does not fit.
     """
     rounds = run_rounds([baseline.show(scene) for scene in scenes], writer)
+    pairs = [(scene, view) for scene, (view, _) in zip(scenes, rounds, strict=True)]
+    answers = ask_on(spec, actor, pairs, max_new_tokens)
+    return [Shown(view, answer, spent) for (view, spent), answer in zip(rounds, answers, strict=True)]
+
+
+def ask_on(spec: ActorSpec, actor: Actor, pairs: Sequence[tuple[Scene, View]], max_new_tokens: int) -> list[Answer]:
+    """The actor's greedy answers on views.
+
+    Args:
+        spec: the actor's.
+        actor: the same, loaded.
+        pairs: a step's scene and what is shown of it.
+        max_new_tokens: the most tokens of an answer.
+
+    Raises:
+        PromptError: if a prompt is too long for the actor.
+        BudgetError: if what may not be left out of a textual screen does not fit.
+    """
     template, grammar = spec.load_template(), spec.load_grammar()
     prompts = [
         (scene.step.step_id, view_prompt(scene.step, view, template, grammar, actor.specials, scene.budget))
-        for scene, (view, _) in zip(scenes, rounds, strict=True)
+        for scene, view in pairs
     ]
-    answers = answer_greedily(actor, prompts, max_new_tokens)
-    return [Shown(view, answer, spent) for (view, spent), answer in zip(rounds, answers, strict=True)]
+    return answer_greedily(actor, prompts, max_new_tokens)

@@ -115,6 +115,16 @@ class Decision:
     timings: Timings
     tokens: Tokens
 
+    @property
+    def form(self) -> str:
+        """In which form the memory was shown, in one word."""
+        return self.condition.value
+
+    @property
+    def why(self) -> str:
+        """One word for why there is no action, or ""."""
+        return "" if self.reason is None else self.reason.value
+
     def explain(self) -> str:
         """The choice in one line."""
         if self.memory is None:
@@ -135,4 +145,9 @@ class Decision:
             "reason": None if self.reason is None else self.reason.value,
             "condition": self.condition.value,
         }
-        return {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}
+        return plain(values)
+
+
+def plain(values: dict[str, Any]) -> dict[str, Any]:
+    """The same values; a number that is not finite is written as text, as JSON has no word for it."""
+    return {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in values.items()}

@@ -190,6 +190,7 @@ class View:
         closing: the last words.
         fallbacks: what a model should have written and did not, as "<what>: <why>".
         notes: what happened otherwise and must be counted, such as "irrelevant".
+        kept: how many first parts of the memory stay when a `Checker` puts another one in its place.
     """
 
     memory: tuple[Part, ...] = ()
@@ -198,6 +199,7 @@ class View:
     closing: str | None = None
     fallbacks: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    kept: int = 0
 
 
 @dataclass(frozen=True)
@@ -213,6 +215,35 @@ class Reader(Protocol):
 
     def parse(self, text: str, size: tuple[int, int]) -> Any:
         """An object with ``action`` and ``reason``, one of them None; `Reading` is one. Never raises."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What became of a proposed action.
+
+    Args:
+        action: what is to be carried out; None where the agent was asked again and its answer is no action.
+        fallbacks: as of `View`.
+        notes: likewise.
+    """
+
+    action: Action | None
+    fallbacks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Checker(Protocol):
+    """Looks at what an agent proposes before it is carried out. It keeps nothing of an episode."""
+
+    def decide(self, scene: Scene, view: View, proposal: Action, ask: Callable[[View], Action | None]) -> Checked:
+        """The proposal, or what the agent answers on another view.
+
+        Args:
+            scene: of the current step.
+            view: on which the proposal was made.
+            proposal: the agent's.
+            ask: asks the agent again; None where its answer is no action.
+        """
 
 
 Showing = Generator[Sequence[WriterCall], Sequence[Written], View]
@@ -240,6 +271,19 @@ class Baseline(ABC):
     def identity(self) -> dict[str, Any]:
         """Everything of the baseline that can change an answer, as plain JSON values."""
         return {"name": self.name, "settings": dict(vars(self)), "words": dict(self.words)}
+
+    def played_identity(self) -> dict[str, Any]:
+        """Likewise in an agent's own loop, where a baseline may do more than on recorded steps."""
+        return self.identity()
+
+    def checker(self, surroundings: Surroundings, writer: Writer) -> Checker | None:
+        """What checks actions before they are carried out, in an agent's own loop; None for nothing.
+
+        Args:
+            surroundings: hold what was made of the bank.
+            writer: answers the checker's calls.
+        """
+        return None
 
 
 @dataclass(frozen=True)

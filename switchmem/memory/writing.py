@@ -161,6 +161,34 @@ class KeptWriter:
             return None
 
 
+class Tally:
+    """A writer that notes what it is asked between two looks, for what asks it on its own.
+
+    Args:
+        writer: answers.
+    """
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+        self._spent = Spent()
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the writer."""
+        return self.writer.fingerprint
+
+    def write(self, calls: Sequence[WriterCall]) -> list[Written]:
+        """The writer's answers."""
+        answers = self.writer.write(calls)
+        self._spent = Spent((*self._spent.calls, *calls), (*self._spent.answers, *answers))
+        return answers
+
+    def take(self) -> Spent:
+        """What was spent since the last look."""
+        spent, self._spent = self._spent, Spent()
+        return spent
+
+
 def _checked(values: Any) -> Written:
     answer = Written(**values)
     counts = (answer.calls, answer.tokens_in, answer.tokens_out)

@@ -9,7 +9,7 @@ from around import MENU, SAVE, TAP_MENU, TAP_SAVE, Says, make_scene, make_step, 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from switchmem.memory.agmem import AGMemWhole, Guard
+from switchmem.memory.agmem import AGMem, AGMemWhole, Guard, GuardConfig
 from switchmem.memory.agmem.failure_modes import FailureMode
 from switchmem.memory.agmem.recovery import Recovery, find_recoveries, read_fault_mode, read_verdict
 from switchmem.memory.agmem.retrieval import combined, cover, nearest
@@ -231,40 +231,60 @@ def test_a_blocked_proposal_is_asked_again_with_recoveries_of_the_flagged_mode()
         asked.append(text_of(view.memory))
         return BACK
 
-    for answer, action, count in (
-        ("Error: no", TAP_MENU, 0),
-        ("Error: yes\nMode: Grounding Error", BACK, 1),
-        ("?", TAP_MENU, 1),
+    for answer, *expected in (
+        ("Error: no", TAP_MENU, 0, (), ("checked",)),
+        ("Error: yes\nMode: Grounding Error", BACK, 1, (), ("checked", "blocked: Grounding Error")),
+        ("?", TAP_MENU, 1, ("detector: empty",), ("checked",)),
     ):
         guard.writer = Says(answer)
-        got, _ = guard.decide(scene, View(memory=("memory",)), TAP_MENU, ask)
-        assert got == action and len(asked) == count
-    assert (
-        'What went wrong: tap "Menu" (ImageView)' in asked[0] and "<picture>" in asked[0] and "memory" not in asked[0]
-    )
-    assert guard.counts == {"checked": 3, "blocked": 1, "detector: empty": 1}
+        got = guard.decide(scene, View(memory=("the plan; ", "memory"), kept=1), TAP_MENU, ask)
+        assert [got.action, len(asked), got.fallbacks, got.notes] == expected
+    assert asked[0].startswith("the plan; ") and "memory" not in asked[0]
+    assert 'What went wrong: tap "Menu" (ImageView)' in asked[0] and "<picture>" in asked[0]
 
 
 def test_without_an_example_of_the_mode_any_serves_and_without_any_it_is_counted():
     steps = detour()
     scene = make_scene(make_step("query", 0, TAP_SAVE), None, bank=steps)
     guard = Guard.build(scene.surroundings, Says("Mode: nothing known"))
-    assert guard.counts == {"mode: malformed": 1} and guard.recoveries[0].mode is None
+    assert guard.recoveries[0].mode is None
+    guard.writer = Says("Error: no")
+    told = [guard.decide(scene, View(), TAP_SAVE, lambda view: None).fallbacks for _ in range(2)]
+    assert told == [("recovery's mode: malformed",), ()]
     verdict = read_verdict("Error: yes\nMode: Cognitive Failure")
     assert guard.examples(scene, verdict)
     bare = Guard((), scene.surroundings, Says("Error: yes\nMode: Cognitive Failure"))
-    action, _ = bare.decide(scene, View(), TAP_SAVE, lambda view: None)
-    assert action is None and bare.counts["unanswered"] == 1
-    with pytest.raises(BaselineError, match="`shown` must be at least 1, got 0"):
-        Guard((), scene.surroundings, Says("x"), shown=0)
+    got = bare.decide(scene, View(), TAP_SAVE, lambda view: None)
+    assert got.action is None and got.fallbacks == ("recovery: none to show",)
 
 
 def test_the_detector_sees_recent_screens_and_the_proposal():
     past = trajectory("query", "Keep the note", *itertools.repeat(TAP_MENU, 5))
     scene = make_scene(make_step("query", 5, TAP_SAVE, [SAVE, MENU]), None, queries=past)
     writer = Says("Error: no")
-    Guard((), scene.surroundings, writer, recent=3).check(scene, TAP_SAVE)
+    Guard((), scene.surroundings, writer, GuardConfig(recent=3)).check(scene, TAP_SAVE)
     (call,) = writer.asked
     assert text_of(call.parts).count("<picture>") == 4 and "tap (0.25, 0.05)" in text_of(call.parts)
     with pytest.raises(Unusable):
         read_fault_mode("Mode: Memory Over-following")
+
+
+def test_the_guards_constants_are_settings():
+    baseline = AGMemWhole(guard={"enabled": True, "shown": 2, "longest": 1})
+    scene = make_scene(make_step("query", 0, TAP_SAVE), None, bank=detour())
+    guard = baseline.checker(scene.surroundings, Says("Mode: Grounding Error"))
+    assert guard.config == GuardConfig(shown=2, longest=1)
+    assert baseline.checker(scene.surroundings, Says("never asked")) is guard  # made once for the bank
+    assert AGMemWhole(guard={"enabled": False}).checker(scene.surroundings, Says("never asked")) is None
+    for wrong in ({"shown": 0}, {"recent": -1}, {"longest": 0}, {"tokens": 0}, {"on": True}):
+        with pytest.raises(BaselineError, match=f"`guard.*{next(iter(wrong))}"):
+            AGMemWhole(guard=wrong)
+    assert AGMem().checker(scene.surroundings, Says("never asked")) is None
+
+
+def test_a_guard_is_no_part_of_what_recorded_steps_depend_on():
+    plain, none = AGMemWhole(), AGMemWhole(guard=GuardConfig(enabled=False))
+    assert plain.identity() == none.identity() and "guard" not in plain.identity()["settings"]
+    played = [b.played_identity() for b in (plain, none, AGMemWhole(guard=GuardConfig(shown=1)))]
+    assert all(one != other for one, other in itertools.combinations(played, 2))
+    assert AGMem().played_identity() == AGMem().identity()

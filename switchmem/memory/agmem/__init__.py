@@ -2,7 +2,7 @@
 
 from switchmem.memory.agmem.config import CropConfig, CropError
 from switchmem.memory.agmem.crop import Crop, Reason, action_grounded_crop
-from switchmem.memory.agmem.guard import Guard
+from switchmem.memory.agmem.guard import Guard, GuardConfig
 from switchmem.memory.agmem.view import ActionView, AGMem, view_of
 from switchmem.memory.agmem.whole import AGMemWhole
 
@@ -14,6 +14,7 @@ __all__ = [
     "CropConfig",
     "CropError",
     "Guard",
+    "GuardConfig",
     "Reason",
     "action_grounded_crop",
     "view_of",

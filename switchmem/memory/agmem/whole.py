@@ -1,12 +1,13 @@
 """AGMem whole: subtasks and two-stage retrieval of action-grounded views (arXiv 2606.14106, section 3).
 
 It is a baseline like the others, so that it runs in `test` and in an agent. It shows other steps than the retrieved
-one, since its own retrieval is part of its method. Its recovery memory is `switchmem.memory.agmem.guard`.
+one, since its own retrieval is part of its method. In an agent its recovery memory checks each action before it is
+carried out (`switchmem.memory.agmem.guard`); in recorded steps there is nothing to recover from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
@@ -15,7 +16,9 @@ from torch import Tensor
 
 from switchmem.memory.agmem import subtasks
 from switchmem.memory.agmem.config import CropConfig, crop_config
+from switchmem.memory.agmem.guard import Guard, GuardConfig, guard_config
 from switchmem.memory.agmem.retrieval import combined, cover, nearest
+from switchmem.memory.agmem.traces import bank_traces
 from switchmem.memory.agmem.view import ActionView, view_of
 from switchmem.memory.baseline import (
     Baseline,
@@ -25,6 +28,7 @@ from switchmem.memory.baseline import (
     Showing,
     Surroundings,
     View,
+    Writer,
     WriterCall,
     Written,
 )
@@ -66,6 +70,7 @@ class AGMemWhole(Baseline):
         text_weight: weight of the label against the view, in [0, 1]; the paper's is 0.5.
         subtasks: the most of a plan, at least 1.
         written_tokens: the most tokens of a plan or of a trajectory's labels, at least 1.
+        guard: whether and how actions are checked before they are carried out, in an agent.
 
     Raises:
         BaselineError: if a setting breaks a rule above.
@@ -90,9 +95,11 @@ class AGMemWhole(Baseline):
     text_weight: float = 0.5
     subtasks: int = 8
     written_tokens: int = 256
+    guard: GuardConfig = field(default_factory=GuardConfig)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "crop", crop_config(self.crop))  # a config's section comes as a mapping
+        object.__setattr__(self, "guard", guard_config(self.guard))
         for name in ("least", "pool", "steps", "subtasks", "written_tokens"):
             if getattr(self, name) < 1:
                 raise BaselineError(f"`{self.name}.{name}` must be at least 1, got {getattr(self, name)}.")
@@ -101,8 +108,24 @@ class AGMemWhole(Baseline):
                 raise BaselineError(f"`{self.name}.{name}` must be in [{low:g}, 1], got {getattr(self, name)}.")
 
     def identity(self) -> dict[str, Any]:
-        """See `Baseline.identity`."""
-        return {**super().identity(), "settings": asdict(self)}
+        """See `Baseline.identity`. The guard has no part in it: a recorded step's answer does not depend on it."""
+        settings = asdict(self)
+        del settings["guard"]
+        return {**super().identity(), "settings": settings}
+
+    def played_identity(self) -> dict[str, Any]:
+        """See `Baseline.played_identity`."""
+        return {**self.identity(), "guard": self.guard.identity()}
+
+    def checker(self, surroundings: Surroundings, writer: Writer) -> Guard | None:
+        """See `Baseline.checker`; its recovery memory is made once for the bank."""
+        if not self.guard.enabled:
+            return None
+
+        def build() -> Guard:
+            return Guard.build(surroundings, writer, self.guard, self.crop)
+
+        return surroundings.once(f"{self.name} guard", build)
 
     def show(self, scene: Scene) -> Showing:
         """Two rounds: the plan, and once for the bank all labels; then which subtask is the current one."""
@@ -126,7 +149,7 @@ class AGMemWhole(Baseline):
             view = self._view(around, step)
             parts += self._told(number, step, view, store.labels[step.step_id], scene)
             notes.append(f"view: {view.crop.reason.value}")
-        return View(memory=tuple(parts), fallbacks=tuple(faults), notes=tuple(notes))
+        return View(memory=tuple(parts), fallbacks=tuple(faults), notes=tuple(notes), kept=1)
 
     # --- what is written ---
 
@@ -223,12 +246,3 @@ class AGMemWhole(Baseline):
         width, height = view.step.screenshot.width, view.step.screenshot.height
         corners = style.point(left / width, top / height), style.point(right / width, bottom / height)
         return (text + self.words["part"].format(start=corners[0], end=corners[1]), view.picture)
-
-
-def bank_traces(around: Surroundings) -> Iterable[tuple[Step, ...]]:
-    """Each trajectory of the bank once, in the bank's order."""
-    seen: set[str] = set()
-    for step in around.bank():
-        if step.trajectory not in seen:
-            seen.add(step.trajectory)
-            yield around.trace(step) or (step,)
