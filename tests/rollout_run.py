@@ -32,7 +32,7 @@ class Tapper:
         return -1.0
 
 
-def tappers(spec, max_new_tokens):
+def tappers(spec, max_new_tokens, load):
     """In the place of `live_agents`."""
     return Tapper
 

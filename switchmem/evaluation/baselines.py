@@ -30,21 +30,29 @@ CAPTION = (
 
 
 def baseline_rows(results: Mapping[str, Any]) -> list[list[str]]:
-    """One row per memory baseline, with cells as in `BASELINE_COLUMNS`; none where none was run."""
-    return [_row(name, results["policies"][name]["score"], row) for name, row in results.get("baselines", {}).items()]
+    """One row per memory baseline, with cells as in `BASELINE_COLUMNS`; none where none was run.
+
+    Args:
+        results: of a test, where a policy has a "score", or of a rollout, where it has its "success", both in percent.
+    """
+    return [_row(name, results["policies"][name], row) for name, row in results.get("baselines", {}).items()]
 
 
-def _row(name: str, score: float, row: Mapping[str, Any]) -> list[str]:
+def _row(name: str, policy: Mapping[str, Any], row: Mapping[str, Any]) -> list[str]:
     actor, writer, offline = row["actor"], row["writer"], row["offline"]
+    score, seconds = policy["score"] if "score" in policy else policy["success"], row["seconds"]
+    if seconds is None:  # of a rollout no episode of which came to a step
+        return [name, f"{score:.2f}", *["–"] * 6, "0", "0"]
+    calls = actor.get("calls", 1) + writer["calls"]  # of recorded steps the actor is asked once
     once = f"{offline['answers']} in {offline['seconds']:.1f} s" if offline["answers"] else "–"
     return [
         name,
         f"{score:.2f}",
         f"{100 * row['parse_rate']:.1f}",
-        f"{1 + writer['calls']:.2f}",
+        f"{calls:.2f}",
         _sum(actor["tokens_in"], writer["tokens_in"]),
         _sum(actor["tokens_out"], writer["tokens_out"]),
-        f"{row['seconds']:.3f} ({writer['seconds']:.3f})",
+        f"{seconds:.3f} ({writer['seconds']:.3f})",
         once,
         _counts(row["fallbacks"]),
         _counts(row["notes"]),

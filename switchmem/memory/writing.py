@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from enum import Enum
 from pathlib import Path
@@ -233,6 +234,21 @@ def total(counts: Sequence[int | None]) -> int | None:
     (3, None)
     """
     return None if any(count is None for count in counts) else sum(count for count in counts if count is not None)
+
+
+def mean(numbers: Sequence[float | None] | None) -> float | None:
+    """Their mean; None where there are none, or one is not told.
+
+    >>> mean([1, 2]), mean([1, None]), mean([])
+    (1.5, None, None)
+    """
+    told = [number for number in numbers or () if number is not None]
+    return sum(told) / len(told) if numbers and len(told) == len(numbers) else None
+
+
+def counted(rows: Iterable[Iterable[str]]) -> dict[str, int]:
+    """How often each name stands in some rows, in the order of the names."""
+    return dict(sorted(Counter(name for row in rows for name in row).items()))
 
 
 def offline_costs(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +16,7 @@ from switchmem.console import is_first_rank, quiet, say
 from switchmem.harvest import Harvest
 from switchmem.memory.baseline import Baseline, Writer
 from switchmem.memory.views import Condition
-from switchmem.memory.writing import KeptWriter, TemplateWriter, offline_costs, total
+from switchmem.memory.writing import KeptWriter, TemplateWriter, counted, mean, offline_costs
 from switchmem.pipeline.workshop import StudyData, Workshop
 from switchmem.runs import RunError
 from switchmem.settings import BaselineSettings
@@ -65,23 +64,11 @@ class BaselineRuns:
             "memory": memory_key,
             "actor": fingerprint,
             "baseline": baseline.identity(),
-            "writer": self.writer_fingerprint(fingerprint),
+            "writer": writer_fingerprint(self.settings, fingerprint),
             "max_new_tokens": self.max_new_tokens,
             "limit": self.limit,
         }
         return self.stages.stage("baseline", inputs)
-
-    def writer_fingerprint(self, actor: str) -> str:
-        """Of who writes; the actor's own where it does."""
-        if self.settings.writer == "template":
-            return TemplateWriter.fingerprint
-        return actor if self.settings.model is None else self.settings.model.fingerprint()
-
-    @property
-    def writer_name(self) -> str:
-        """Who writes, for people."""
-        model = self.settings.model
-        return self.settings.writer if model is None else f"model {model.name}"
 
     def _harvest(self, baseline: Baseline, fingerprint: str, memory_key: str) -> Harvest:
         stage, first = self.stage(baseline, fingerprint, memory_key), is_first_rank()
@@ -89,7 +76,7 @@ class BaselineRuns:
             if stage.complete:
                 say(f"{baseline.name}: kept from {stage.folder}")
             else:
-                say(f"{baseline.name}: {self.writer_name} writes")
+                say(f"{baseline.name}: {writer_name(self.settings)} writes")
                 if first:
                     stage.begin()
                 self._observe(baseline, stage, fingerprint)
@@ -104,7 +91,7 @@ class BaselineRuns:
         surroundings = self.data.surroundings(TEST)
 
         def writer(actor: Actor, device: str) -> Writer:
-            return self._writer(actor, device, fingerprint)
+            return make_writer(self.settings, self.stages, actor, device, fingerprint)
 
         module = BaselineModule(self.actor, baseline, surroundings, writer, self.max_new_tokens)
         self.data.select(TEST, stage.folder, self.limit)
@@ -112,15 +99,42 @@ class BaselineRuns:
         with quiet():
             trainer.predict(module, datamodule=self.datamodule, return_predictions=False)
 
-    def _writer(self, actor: Actor, device: str, fingerprint: str) -> Writer:
-        if self.settings.writer == "template":
-            return TemplateWriter()
-        from switchmem.actors.writer import ModelWriter
 
-        named, own = self.settings.model, self.writer_fingerprint(fingerprint)
-        model = actor if named is None else replace(named, device=device).load()
-        folder = self.stages.stage("writing", {"writer": own}).begin()
-        return KeptWriter(ModelWriter(model, own, self.settings.writer_batch), folder)
+def writer_fingerprint(settings: BaselineSettings, actor: str) -> str:
+    """Of who writes; the actor's own where it does.
+
+    Args:
+        settings: say who.
+        actor: the actor's fingerprint.
+    """
+    if settings.writer == "template":
+        return TemplateWriter.fingerprint
+    return actor if settings.model is None else settings.model.fingerprint()
+
+
+def writer_name(settings: BaselineSettings) -> str:
+    """Who writes, for people."""
+    return settings.writer if settings.model is None else f"model {settings.model.name}"
+
+
+def make_writer(settings: BaselineSettings, stages: Stages, actor: Actor, device: str, fingerprint: str) -> Writer:
+    """Who writes. A model's answers are kept by content, in one folder for all commands.
+
+    Args:
+        settings: say who.
+        stages: where answers are kept.
+        actor: the loaded actor.
+        device: on which another model is loaded.
+        fingerprint: of the actor.
+    """
+    if settings.writer == "template":
+        return TemplateWriter()
+    from switchmem.actors.writer import ModelWriter  # here: it brings transformers, which finished runs never need
+
+    named, own = settings.model, writer_fingerprint(settings, fingerprint)
+    model = actor if named is None else replace(named, device=device).load()
+    folder = stages.stage("writing", {"writer": own}).begin()
+    return KeptWriter(ModelWriter(model, own, settings.writer_batch), folder)
 
 
 def told_of_baseline(harvest: Harvest, baseline: Baseline, writer: str) -> dict[str, Any]:
@@ -141,12 +155,12 @@ def told_of_baseline(harvest: Harvest, baseline: Baseline, writer: str) -> dict[
     writing = harvest.context("writing")
     failures = harvest.parse_failures()[name]
     actor = {
-        "tokens_in": _mean(harvest.prompt_tokens(name)),
-        "tokens_out": _mean([drawn for (drawn,) in harvest.new_tokens(name) or []]),
-        "seconds": _mean(harvest.seconds),
+        "tokens_in": mean(harvest.prompt_tokens(name)),
+        "tokens_out": mean([drawn for (drawn,) in harvest.new_tokens(name) or []]),
+        "seconds": mean(harvest.seconds),
     }
     numbers = ("calls", "tokens_in", "tokens_out", "seconds")
-    written = {number: _mean([row[number] for row in writing]) for number in numbers}
+    written = {number: mean([row[number] for row in writing]) for number in numbers}
     return {
         "shows_image": baseline.shows_image,
         "identity": baseline.identity(),
@@ -157,8 +171,8 @@ def told_of_baseline(harvest: Harvest, baseline: Baseline, writer: str) -> dict[
         "writer": written,
         "seconds": (actor["seconds"] or 0.0) + (written["seconds"] or 0.0),
         "offline": offline_costs(writing),
-        "fallbacks": _counts(harvest.context("fallbacks")),
-        "notes": _counts(harvest.context("notes")),
+        "fallbacks": counted(harvest.context("fallbacks")),
+        "notes": counted(harvest.context("notes")),
     }
 
 
@@ -185,16 +199,6 @@ def add_seconds(results: Mapping[str, Any], baselines: Mapping[str, Harvest]) ->
             latency["policies"][name] = {part: float(value) for part, value in summary.items()} | ratio
         latency["rule"] += " A memory baseline: what is written for the step, then its whole prompt and answer."
     return {f"seconds_{name}": seconds for name, seconds in columns.items()}
-
-
-def _mean(values: Any) -> float | None:
-    """Their mean; None where there are none, or one is not told."""
-    whole = None if not values else total(list(values))
-    return None if whole is None else whole / len(values)
-
-
-def _counts(rows: list[list[str]]) -> dict[str, int]:
-    return dict(sorted(Counter(name for row in rows for name in row).items()))
 
 
 def aligned_scores(harvest: Harvest, baselines: Mapping[str, Harvest]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A rollout, stage by stage; finished episodes are kept, so that a killed one goes on where it stopped.
 
     first screens (evaluation's and calibration's seeds) -> bank's episodes -> bank -> threshold -> every policy's
-    episodes -> results
+    episodes -> every memory baseline's -> results
 
 Each stage's folder is named by all that it depends on: a policy that was trained again is played again, and the fixed
 forms of memory are not.
@@ -21,7 +21,9 @@ from switchmem.actors.spec import ActorSpec
 from switchmem.agent import LiveBank, load_policy
 from switchmem.benchmarks.store import StepStore, write_steps
 from switchmem.console import progress, say
+from switchmem.memory.baseline import Baseline
 from switchmem.memory.embedder import Embedder
+from switchmem.pipeline.rollout_baselines import PlayedBaselines
 from switchmem.policy import Policy
 from switchmem.rollout.bank import DEMONSTRATOR, bank_steps, play_demonstrator
 from switchmem.rollout.crew import Crew
@@ -32,6 +34,7 @@ from switchmem.rollout.protocol import (
     MakeAgent,
     Part,
     Play,
+    baseline_player,
     calibrate,
     instances,
     looker,
@@ -63,6 +66,7 @@ class Rollout:
         run: gets the results.
         make_agent: agents with the loaded actor.
         watch: whether episodes are shown as they go.
+        baselines: the memory baselines that are played too; None for none.
     """
 
     world: World
@@ -73,6 +77,7 @@ class Rollout:
     run: RunFolder
     make_agent: MakeAgent
     watch: bool = False
+    baselines: PlayedBaselines | None = None
 
     def __post_init__(self) -> None:
         if self.spec.endpoint is not None:
@@ -139,7 +144,7 @@ class Rollout:
         notes = self._told(bank_facts)
         if apart["shared"]:
             notes.append(f"{len(apart['shared'])} instances of the evaluation were seen before: see `instances`.")
-        played = Played(self.tasks, episodes, facts, notes)
+        played = Played(self.tasks, episodes, facts, notes, self.baselines.about() if self.baselines else {})
         results = build_rollout_results(played, self.settings.bootstrap)
         write_json(self.run.results, results)
         write_whole(self.run.path / "rollout.txt", rollout_text(results).encode("utf-8", "replace"))
@@ -165,7 +170,7 @@ class Rollout:
 
     def _bank(self, evaluated: Sequence[Facts]) -> tuple[LiveBank | None, dict[str, Any] | None]:
         """The demonstrations: episodes that succeeded, and look like no instance of the evaluation."""
-        if self.settings.policies == ["none"]:
+        if self.settings.policies == ["none"] and not self._baselines:
             return None, None
         scripts = self.settings.bank == "demonstrators"
         who = DEMONSTRATOR if scripts else "none"
@@ -250,10 +255,10 @@ class Rollout:
     def _evaluate(
         self, calibrated: Calibrated | None, bank: LiveBank | None, bank_facts: Mapping[str, Any] | None
     ) -> tuple[dict[str, list[Facts]], dict[str, str]]:
-        """Every policy's episodes, and the stages that hold them."""
+        """Every policy's episodes, then every memory baseline's, and the stages that hold them."""
         actor = self._actor_facts()
         shared = {} if bank_facts is None else {"bank": bank_facts["stage"], "embedder": self.embedder.name}
-        parts = {}
+        parts: dict[str, Part] = {}
         for name in self.settings.policies:
             made = actor if name == "none" else {**actor, **shared}
             if name == SWITCHMEM and calibrated is not None:
@@ -261,6 +266,13 @@ class Rollout:
             parts[name] = self._part("evaluation", self.settings.evaluation_seed, name, made)
         policy = None if calibrated is None else calibrated.policy
         self._play("evaluation", list(parts.values()), lambda crew: self._player(policy, bank, crew))
+        if self.baselines is not None and bank is not None:
+            for baseline in self._baselines:  # one at a time: they share the actor
+                made = {**actor, **shared, **self.baselines.inputs(baseline, self._fingerprint)}
+                part = self._part("evaluation", self.settings.evaluation_seed, baseline.name, made)
+                work = partial(self._baseline_player, self.baselines, baseline, bank)
+                self._play(baseline.name, [part], work)
+                parts[baseline.name] = part
         return {name: part.facts() for name, part in parts.items()}, {n: p.folder.name for n, p in parts.items()}
 
     def _told(self, bank_facts: Mapping[str, Any] | None) -> list[str]:
@@ -307,6 +319,14 @@ class Rollout:
 
     def _player(self, policy: Policy | None, bank: LiveBank | None, crew: Crew[Any]) -> Play:
         return player(self.make_agent(policy, bank), crew, self.settings.stuck, self._watcher, self.world.why)
+
+    def _baseline_player(self, baselines: PlayedBaselines, baseline: Baseline, bank: LiveBank, crew: Crew[Any]) -> Play:
+        agent = baselines.agent(baseline, bank, self._fingerprint)
+        return baseline_player(agent, crew, self.settings.stuck, self._watcher, self.world.why)
+
+    @property
+    def _baselines(self) -> list[Baseline]:
+        return [] if self.baselines is None else self.baselines.chosen()
 
     def _part(self, name: str, suite: int, who: str, made: Mapping[str, Any] | None = None) -> Part:
         inputs = {"world": dict(self.world.facts), "suite": suite, "who": who, "tasks": self.tasks, **(made or {})}

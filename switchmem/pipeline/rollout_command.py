@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import sys
 from collections.abc import Sequence
@@ -17,17 +18,19 @@ from switchmem.arguments import resolve_arguments
 from switchmem.console import say
 from switchmem.pipeline.report import MEGABYTES
 from switchmem.pipeline.rollout import Rollout
+from switchmem.pipeline.rollout_baselines import PlayedBaselines
 from switchmem.pipeline.rollout_report import write_rollout_report
 from switchmem.rollout.results import rollout_text
 from switchmem.rollout.world import World, emulator, live_agents, miniwob
 from switchmem.runs import RunError, RunFolder
-from switchmem.settings import MemorySettings, RolloutSettings, RunSettings
+from switchmem.settings import BaselineSettings, MemorySettings, RolloutSettings, RunSettings
 from switchmem.stages import Stages
 
 SECTIONS: dict[str, type] = {
     "actor": ActorSpec,
     "memory": MemorySettings,
     "rollout": RolloutSettings,
+    "baselines": BaselineSettings,
     "run": RunSettings,
 }
 
@@ -37,7 +40,8 @@ def rollout_parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog="train.py rollout",
         allow_abbrev=False,
-        description="Play MobileMiniWoB++ online: an actor with each form of memory, and with a policy that chooses.",
+        description="Play MobileMiniWoB++ online: an actor with each form of memory, with a policy that chooses, and "
+        "with memory baselines.",
     )
     parser.add_argument("-c", "--config", action="config", help="a file, or the name of one in configs/")
     for name, section in SECTIONS.items():
@@ -66,6 +70,7 @@ def run_rollout(words: Sequence[str]) -> int:
     run, stages = _folders(chosen.run)
     if run.file("config", "fit", "yaml").is_file():
         raise RunError(f"`run.name` must be a run of its own for a rollout, got {run.path}, which `fit` wrote.")
+    load, most = functools.cache(chosen.actor.load), chosen.rollout.max_new_tokens  # one actor for all
     rollout = Rollout(
         _world(chosen.rollout),
         chosen.actor,
@@ -73,8 +78,9 @@ def run_rollout(words: Sequence[str]) -> int:
         chosen.rollout,
         stages,
         run,
-        live_agents(chosen.actor, chosen.rollout.max_new_tokens),
+        live_agents(chosen.actor, most, load),
         chosen.watch,
+        PlayedBaselines(chosen.baselines, chosen.actor, most, stages, load),
     )
     if chosen.run.threads is not None:
         torch.set_num_threads(chosen.run.threads)

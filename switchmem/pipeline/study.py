@@ -7,6 +7,7 @@ steps -> memory -> greedy harvest of the test part -> score matrix, policies' ro
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -26,7 +27,7 @@ from switchmem.learner import RouterModule
 from switchmem.memory.embedder import Embedder
 from switchmem.memory.views import Condition
 from switchmem.pipeline.audit import HeldOut, audit_input, write_audit
-from switchmem.pipeline.baselines import BaselineRuns, told_of_baseline
+from switchmem.pipeline.baselines import BaselineRuns, told_of_baseline, writer_name
 from switchmem.pipeline.embedding import embed_on_all_devices
 from switchmem.pipeline.evaluate import FrozenPolicies, Told, endpoint_results, tell, test_results
 from switchmem.pipeline.routers import Recipe, RouterTraining, freeze
@@ -99,6 +100,8 @@ class Study:
         """The first things that were left out, how many steps each part has, and what must be read with the data."""
         for fault in report.faults[:SAID]:
             say(f"  left out: {fault}")
+        if len(report.faults) > SAID:
+            say(f"  and {len(report.faults) - SAID} more")
         counts = self.data.part_counts()
         say("parts: " + ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) + " steps")
         if not counts[TEST]:
@@ -141,12 +144,14 @@ class Study:
         return Harvest.open(stage.folder)
 
     def _tell_actor(self, part: str, folder: Path) -> None:
-        """Add who answered to the run's provenance, and say what an endpoint has cost."""
+        """Add who answered, and with which bank, to the run's provenance, and say what an endpoint has cost."""
         if not is_first_rank():
             return
         usage = read_usage(folder)
         *earlier, actor = read_actors(folder) or [{}]  # none in a harvest of an earlier version
-        self._loaded[part] = {"actor": actor, "earlier_actors": earlier, "usage": usage}
+        # from the run's folder, so that a tree of runs can be moved as a whole
+        bank = [os.path.relpath(store, self.run.path) for store in self.data.bank_stores(part)]
+        self._loaded[part] = {"actor": actor, "earlier_actors": earlier, "usage": usage, "bank": bank}
         self.run.add_provenance({"harvests": self._loaded})
         if usage:
             cost = "no prices are set" if usage["cost"] is None else f"cost {usage['cost']:.4f}"
@@ -384,7 +389,7 @@ class Study:
         )
         harvests = runs.harvests(self.actor_fingerprint, self._memory_key(TEST))
         of_baselines = {
-            baseline.name: told_of_baseline(harvests[baseline.name], baseline, runs.writer_name)
+            baseline.name: told_of_baseline(harvests[baseline.name], baseline, writer_name(self.baselines))
             for baseline in self.baselines.chosen()
         }
         notes = list(getattr(self.datamodule, "notes", ()))

@@ -10,10 +10,15 @@ from xml.etree.ElementTree import Element
 from switchmem.report.browser import Browser
 from switchmem.report.markup import node
 from switchmem.report.page import section, steps_section, whole_page
-from switchmem.report.tables import provenance_list, table, threshold
+from switchmem.report.tables import baseline_table, provenance_list, table, threshold
 
 Results = Mapping[str, Any]
 COLUMNS = ("policy", "done %", "tasks", "image %", "steps", "SwitchMem over it", "95 % CI", "p", "Holm p", "s/step")
+
+BASELINES = (
+    " The memory baselines are adjusted for among themselves; their s/step is that of the actor's answers and of what "
+    "was written for the step, as it took when it was made."
+)
 
 
 def render_online(results: Results, rows: Sequence[Sequence[str]], browser: Browser) -> str:
@@ -43,13 +48,15 @@ def _results(results: Results, rows: Sequence[Sequence[str]]) -> Element:
         "McNemar's exact test, adjusted over the fixed forms by Holm's rule, and an interval from resampled tasks. "
         "s/step is the actor's and the router's time."
     )
+    baselines = bool(results.get("baselines"))  # older documents have none
     return section(
         "results",
         "Results",
         notes if results["notes"] else None,
         table(COLUMNS, named, "Policies of this rollout"),
-        node("p", words, class_="small"),
+        node("p", words + (BASELINES if baselines else ""), class_="small"),
         node("p", _threshold(results), class_="small"),
+        *((node("h3", "Memory baselines"), baseline_table(results)) if baselines else ()),
     )
 
 

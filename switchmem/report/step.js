@@ -2,7 +2,7 @@
 // A picture is decoded when its step is looked at.
 
 const PLACES = { none: [-1, -1], text: [-1, 1], image: [1, -1], both: [1, 1] }; // where an answer's letter stands
-const marks = { gold: true, none: true, text: true, image: true, both: true }; // which actions are drawn
+const marks = Object.fromEntries([["gold", true], ...CONDITIONS.map(([name]) => [name, true])]); // which actions are drawn
 const WIDE = 360; // units across a drawn screen
 
 const mark = (name, letter, action, tall) => {
@@ -24,7 +24,7 @@ const mark = (name, letter, action, tall) => {
   if (!letter) {
     stroke("circle", { cx: x, cy: y, r: 19 }, 4);
   } else {
-    const [dx, dy] = PLACES[name];
+    const [dx, dy] = PLACES[name] || [1, 1];
     const [u, v] = [x + 24 * dx, y + 24 * dy];
     stroke("path", { d: `M${x} ${y}L${u} ${v}` }, 2.5);
     parts.push(s("circle", { class: "disc", cx: u, cy: v, r: 11 }), s("text", { x: u, y: v + 5.5 }, letter));

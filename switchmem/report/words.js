@@ -17,6 +17,9 @@ const s = (tag, attributes, ...children) =>
 
 const data = JSON.parse(byId("data").textContent);
 const { steps, demos, routers, sizes } = data;
+for (const step of steps) { // a played step may be of a memory baseline, which has a name of its own
+  for (const name of Object.keys(step.scores)) if (!CONDITIONS.some(([known]) => known === name)) CONDITIONS.push([name, name, "M"]);
+}
 const DONE = data.online ? "done" : "recorded"; // what the ring on a screen marks
 const cut = (router) => Number(String(router.threshold).replace("inf", "Infinity"));
 const number = (value, digits) => (value === null ? "undefined" : Number(value).toFixed(digits).replace("-", "−"));

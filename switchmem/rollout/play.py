@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from switchmem.agent import Decision
+from switchmem.agent import BaselineDecision, Decision
 from switchmem.envs.base import ActionError, PhoneAction, PhoneActionType, Screen
 from switchmem.memory.budget import BudgetError
 from switchmem.prompts import PromptError
@@ -44,7 +44,8 @@ class Environment(Protocol):
         """Let go of it."""
 
 
-Decide = Callable[[Screen], Decision]
+Decided = Decision | BaselineDecision
+Decide = Callable[[Screen], Decided]
 """From a screen to what to do on it."""
 
 
@@ -70,7 +71,7 @@ class Job:
 class Watcher(Protocol):
     """Told what happens in an episode."""
 
-    def saw(self, job: Job, number: int, screen: Screen, decision: Decision | None) -> None:
+    def saw(self, job: Job, number: int, screen: Screen, decision: Decided | None) -> None:
         """A screen, and what was decided on it; None on the last one."""
 
 
@@ -127,11 +128,10 @@ def play(
     return Trace(job.policy, job.task, job.seed, utterance, tuple(moves), screen, ending, detail, reward)
 
 
-def phone_action(decision: Decision, screen: Screen) -> tuple[PhoneAction, str]:
+def phone_action(decision: Decided, screen: Screen) -> tuple[PhoneAction, str]:
     """What is done with a decision, and why that is not what the actor said, or ""."""
     if decision.action is None:
-        assert decision.reason is not None  # there is exactly one of both
-        return NOTHING, f"unparsable: {decision.reason.value}"
+        return NOTHING, f"unparsable: {decision.why}"
     try:
         return PhoneAction.from_action(decision.action, screen.screenshot.width, screen.screenshot.height), ""
     except ActionError as error:

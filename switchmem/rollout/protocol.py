@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from switchmem.agent import Decision, LiveBank
+from switchmem.agent import BaselineAgent, BaselineDecision, Decision, LiveBank
 from switchmem.envs.base import Screen
 from switchmem.memory.views import Condition
 from switchmem.policy import Policy, PolicyError, choices, match_rate_threshold
@@ -61,6 +61,23 @@ def player(
         def decide(screen: Screen) -> Decision:
             crew.check()
             return agent.act(screen.goal, screen.screenshot, screen.elements, condition=condition)
+
+        return play(env, job, decide, stuck, watcher, fatal)
+
+    return work
+
+
+def baseline_player(
+    agent: BaselineAgent, crew: Crew[Any], stuck: int | None = None, watcher: Watcher | None = None, fatal: Fatal = ()
+) -> Play:
+    """Plays episodes under a memory baseline, each with a past of its own. See `play`."""
+
+    def work(env: Environment, job: Job) -> Trace:
+        episode = agent.episode()
+
+        def decide(screen: Screen) -> BaselineDecision:
+            crew.check()
+            return episode.act(screen.goal, screen.screenshot, screen.elements)
 
         return play(env, job, decide, stuck, watcher, fatal)
 

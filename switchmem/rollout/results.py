@@ -2,8 +2,8 @@
 
 A task is done or not. The denominator holds every task that was asked for: one whose page is missing counts as failed
 under every policy, and is named. Policies are compared on the same instances: McNemar's exact test, Holm's adjustment
-over the fixed conditions, and an interval from resampled tasks. Rates are in [0, 1], success and differences in percent
-and percentage points; what is not defined is null.
+over the fixed conditions and, apart from them, over the memory baselines, and an interval from resampled tasks. Rates
+are in [0, 1], success and differences in percent and percentage points; what is not defined is null.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from rich.console import Console
 from rich.table import Table
 
 from switchmem.envs.base import Ending
-from switchmem.evaluation import cluster_bootstrap, holm, mcnemar_exact
+from switchmem.evaluation import baseline_text, cluster_bootstrap, holm, mcnemar_exact
 from switchmem.memory.views import Condition
+from switchmem.rollout.baseline_results import told_of_played
 from switchmem.rollout.trace import ENVIRONMENT_ERROR, Facts, finite
 
 FORMAT = "switchmem.rollout/1"
@@ -43,15 +44,17 @@ class Played:
 
     Args:
         tasks: every task that was asked for; the denominator.
-        episodes: of each policy, one per task, in the order of `tasks`.
+        episodes: of each policy and memory baseline, one per task, in the order of `tasks`.
         facts: entries of the document that are told as they are (bank, threshold, instances, settings, provenance).
         notes: what the numbers must be read with.
+        baselines: of each memory baseline what is told of it as it is, see `told_of_played`.
     """
 
     tasks: Sequence[str]
     episodes: Mapping[str, Sequence[Facts]]
     facts: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    baselines: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 def build_rollout_results(played: Played, replicates: int = 20_000) -> dict[str, Any]:
@@ -71,6 +74,8 @@ def build_rollout_results(played: Played, replicates: int = 20_000) -> dict[str,
                 f"{policy!r}. Run the same command again: what is missing is played."
             )
     policies = {name: _row(episodes) for name, episodes in played.episodes.items()}
+    for name, about in played.baselines.items():
+        policies[name]["image_rate"] = float(about["shows_image"])
     unequal = _unequal(played)
     notes = list(played.notes)
     if missing := _missing(played):
@@ -94,6 +99,7 @@ def build_rollout_results(played: Played, replicates: int = 20_000) -> dict[str,
         "unequal": unequal,
         "policies": policies,
         **_comparisons(policies, played, replicates),
+        "baselines": {name: told_of_played(played.episodes[name], about) for name, about in played.baselines.items()},
         "by_task": {
             task: {name: episodes[n].success for name, episodes in played.episodes.items()}
             for n, task in enumerate(played.tasks)
@@ -151,15 +157,21 @@ def _row(episodes: Sequence[Facts]) -> dict[str, Any]:
 
 
 def _comparisons(policies: Mapping[str, Any], played: Played, replicates: int) -> dict[str, Any]:
-    """SwitchMem against every fixed condition; the best one stands out, the earlier of equal ones."""
+    """SwitchMem against every fixed condition and baseline; the best fixed one stands out, of equal ones the first."""
     fixed = [name for name in FIXED if name in policies]
     best = max(fixed, key=lambda name: policies[name]["successes"], default=None)
     result: dict[str, Any] = {"comparison": {"policy": SWITCHMEM, "baseline": best}, "comparisons": {}}
-    if SWITCHMEM not in policies or not fixed:
+    if SWITCHMEM not in policies:
         return result
+    rows = _against(fixed, played, replicates) | _against(list(played.baselines), played, replicates)
+    return {**result, "comparisons": rows}
+
+
+def _against(names: Sequence[str], played: Played, replicates: int) -> dict[str, dict[str, Any]]:
+    """SwitchMem against some others; p is adjusted over these."""
     ours = [e.success for e in played.episodes[SWITCHMEM]]
     rows: dict[str, dict[str, Any]] = {}
-    for name in fixed:
+    for name in names:
         theirs = [e.success for e in played.episodes[name]]
         gaps = [float(a) - float(b) for a, b in zip(ours, theirs, strict=True)]
         interval = cluster_bootstrap(gaps, list(played.tasks), replicates)
@@ -172,7 +184,7 @@ def _comparisons(policies: Mapping[str, Any], played: Played, replicates: int) -
         }
     for name, adjusted in zip(rows, holm([row["p"] for row in rows.values()]), strict=True):
         rows[name]["p_holm"] = adjusted
-    return {**result, "comparisons": rows}
+    return rows
 
 
 def _percent(share: float) -> float | None:
@@ -232,10 +244,10 @@ def rollout_rows(results: Mapping[str, Any]) -> list[list[str]]:
 
 
 def rollout_text(results: Mapping[str, Any], width: int = 120) -> str:
-    """The table as plain text, for files and pipes."""
+    """The tables as plain text, for files and pipes; what the memory baselines cost has one of its own."""
     buffer = io.StringIO()
     Console(file=buffer, width=width, color_system=None, force_terminal=False).print(rollout_table(results))
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n" + baseline_text(results, width)
 
 
 def _p(p: float) -> str:

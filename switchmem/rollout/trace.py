@@ -24,6 +24,8 @@ FORMAT = "switchmem.trace/1"
 ENVIRONMENT_ERROR = "environment_error"
 """How an episode ended whose environment broke in a way that it has no word for."""
 FACTS, MOVES = "facts.json", "moves.json"
+BASELINE = ("reason", "answers", "tokens", "fallbacks", "notes", "writing")
+"""What the results need of a `BaselineDecision`, beside the "seconds" of the actor's answers."""
 
 
 class TraceError(ValueError):
@@ -36,7 +38,7 @@ class Move:
 
     Args:
         screen: what the actor saw.
-        decision: `switchmem.agent.Decision.to_dict`.
+        decision: `to_dict` of a `switchmem.agent.Decision` or `BaselineDecision`.
         action: what was done to the environment.
         note: why that is not what the actor said, or "".
         seconds: that the environment took to do it and to show the next screen.
@@ -69,6 +71,7 @@ class Facts:
         unparsable: moves whose answer was no action, or none that the environment has.
         actor_seconds: of the actor and the router at each move.
         step_seconds: of the whole move, the environment included.
+        baseline: of each move under a memory baseline the entries of `BASELINE`, and "seconds"; none otherwise.
     """
 
     policy: str
@@ -86,6 +89,7 @@ class Facts:
     unparsable: int
     actor_seconds: tuple[float, ...]
     step_seconds: tuple[float, ...]
+    baseline: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,7 @@ class Trace:
         timings = [move.decision["timings"] for move in self.moves]
         actor = [math.fsum(v for k, v in t.items() if k not in ("retrieval", "preprocessing")) for t in timings]
         whole = [math.fsum(t.values()) + m.seconds for t, m in zip(timings, self.moves, strict=True)]
+        baseline = [move.decision for move in self.moves if "writing" in move.decision]
         return Facts(
             policy=self.policy,
             task=self.task,
@@ -146,6 +151,9 @@ class Trace:
             unparsable=sum(bool(move.note) for move in self.moves),
             actor_seconds=tuple(actor),
             step_seconds=tuple(whole),
+            baseline=tuple(
+                {**{name: told[name] for name in BASELINE}, "seconds": told["timings"]["decoding"]} for told in baseline
+            ),
         )
 
 
@@ -275,9 +283,10 @@ def _facts(data: bytes) -> Facts:
     values = json.loads(data)
     if values.pop("format") != FORMAT:
         raise ValueError(f"no {FORMAT}")
+    values.setdefault("baseline", [])  # traces from before the baselines were played have none
     rows = {field.name: values[field.name] for field in fields(Facts)}
     reward = rows["raw_reward"]
-    for name in ("forms", "memories", "actor_seconds", "step_seconds"):
+    for name in ("forms", "memories", "actor_seconds", "step_seconds", "baseline"):
         rows[name] = tuple(rows[name])
     return Facts(**{**rows, "raw_reward": None if reward is None else float(reward)})
 

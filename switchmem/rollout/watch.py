@@ -9,9 +9,8 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from switchmem.agent import Decision
 from switchmem.envs.base import Screen
-from switchmem.rollout.play import Job, phone_action
+from switchmem.rollout.play import Decided, Job, phone_action
 from switchmem.stages import make_folder, write_whole
 
 WIDTH = 270  # pixels of a frame; a quarter of the phone's
@@ -44,7 +43,7 @@ class Watch:
         """The page to be opened in a browser."""
         return self.folder / "index.html"
 
-    def saw(self, job: Job, number: int, screen: Screen, decision: Decision | None) -> None:
+    def saw(self, job: Job, number: int, screen: Screen, decision: Decided | None) -> None:
         """A screen, and what was decided on it; None on the last one, after which the GIF is written."""
         frame, words = draw(screen, decision), caption(decision)
         worker = threading.current_thread().name
@@ -60,18 +59,18 @@ class Watch:
             write_whole(self.page, PAGE.format(width=WIDTH, figures=figures).encode("utf-8", "replace"))
 
 
-def caption(decision: Decision | None) -> str:
+def caption(decision: Decided | None) -> str:
     """What was decided, in a few words."""
     if decision is None:
         return "over"
     done = decision.action
-    told = f"no action ({decision.reason.value})" if done is None and decision.reason else ""
+    told = f"no action ({decision.why})" if done is None else ""
     if done is not None:
         told = " ".join(part for part in (done.type.value, done.text or "") if part)
-    return f"{decision.condition.value} memory; {told}"
+    return f"{decision.form} memory; {told}"
 
 
-def draw(screen: Screen, decision: Decision | None) -> Image.Image:
+def draw(screen: Screen, decision: Decided | None) -> Image.Image:
     """A frame: the screen, small, with the action drawn on it and told below."""
     shot = screen.screenshot.image()
     height = round(shot.height * WIDTH / shot.width)

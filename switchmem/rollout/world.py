@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from switchmem.actors.spec import ActorSpec
+from switchmem.actors.vlm import VLMActor
 from switchmem.agent import LiveBank, SwitchMemAgent
 from switchmem.envs.miniwob.tasks import instance_seed
 from switchmem.policy import Policy
@@ -101,13 +102,16 @@ def emulator(console_port: int = 5554, adb_path: str = "adb", max_steps: int = 3
     return World(tuple(tasks), instance_seed, make_env, facts, most_workers=1, notes=(note,))
 
 
-def live_agents(spec: ActorSpec, max_new_tokens: int) -> MakeAgent:
-    """Agents that share one loaded actor; it is loaded when the first one is asked for."""
-    loaded: list[Any] = []
+def live_agents(spec: ActorSpec, max_new_tokens: int, load: Callable[[], VLMActor]) -> MakeAgent:
+    """Agents that share one loaded actor.
+
+    Args:
+        spec: the actor's.
+        max_new_tokens: the most tokens of an answer.
+        load: gives the loaded actor, always the same one.
+    """
 
     def make(policy: Policy | None, bank: LiveBank | None) -> SwitchMemAgent:
-        if not loaded:
-            loaded.append(spec.load())
-        return SwitchMemAgent(policy, spec, loaded[0], bank, max_new_tokens)
+        return SwitchMemAgent(policy, spec, load(), bank, max_new_tokens)
 
     return make

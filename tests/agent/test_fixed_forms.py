@@ -1,5 +1,6 @@
 """The form of memory can be fixed by the caller: the same actor, bank and words, and no router."""
 
+import functools
 import math
 
 import pytest
@@ -60,7 +61,7 @@ def test_a_preference_is_the_score_that_would_decide(queries, make_agent, bare, 
 def test_a_rollouts_agents_share_one_actor(queries, bare, spec, bank, make_policy, actor, monkeypatch):
     loads = []
     monkeypatch.setattr(ActorSpec, "load", lambda spec: loads.append(spec) or actor)
-    make = live_agents(spec, 16)
+    make = live_agents(spec, 16, functools.cache(spec.load))
     assert loads == []
     agents = [make(None, None), make(make_policy(), bank)]
     assert loads == [spec] and agents[0].actor is agents[1].actor
