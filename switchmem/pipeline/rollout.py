@@ -21,12 +21,12 @@ from switchmem.actors.spec import ActorSpec
 from switchmem.agent import LiveBank, load_policy
 from switchmem.benchmarks.store import StepStore, write_steps
 from switchmem.console import progress, say
+from switchmem.envs.crew import Crew
 from switchmem.memory.baseline import Baseline
 from switchmem.memory.embedder import Embedder
 from switchmem.pipeline.rollout_baselines import PlayedBaselines
 from switchmem.policy import Policy
 from switchmem.rollout.bank import DEMONSTRATOR, bank_steps, play_demonstrator
-from switchmem.rollout.crew import Crew
 from switchmem.rollout.instances import proof, require_apart, unlike
 from switchmem.rollout.play import SEEN, Job
 from switchmem.rollout.protocol import (
@@ -43,7 +43,7 @@ from switchmem.rollout.protocol import (
     policy_digest,
 )
 from switchmem.rollout.results import SWITCHMEM, Played, RolloutError, build_rollout_results, rollout_text
-from switchmem.rollout.trace import Facts, read_trace
+from switchmem.rollout.trace import ENVIRONMENT_ERROR, Facts, Trace, read_trace
 from switchmem.rollout.watch import Watch
 from switchmem.rollout.world import World
 from switchmem.runs import RunFolder
@@ -307,7 +307,7 @@ class Rollout:
     @cached_property
     def _crew(self) -> Crew[Any]:
         asked = self.settings.workers or min(MOST_WORKERS, os.cpu_count() or 1)
-        return Crew(self.world.make_env, min(asked, self.world.most_workers or asked))
+        return Crew(self.world.make_env, min(asked, self.world.most_workers or asked), _environment_broke)
 
     @cached_property
     def _watcher(self) -> Watch | None:
@@ -356,3 +356,7 @@ class Rollout:
             for stage, part in zip(held, parts, strict=True):
                 if missing or not stage.complete:
                     stage.finish(episodes=len(part.jobs))
+
+
+def _environment_broke(trace: Trace) -> bool:
+    return trace.ending == ENVIRONMENT_ERROR

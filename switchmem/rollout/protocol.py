@@ -18,9 +18,9 @@ import torch
 
 from switchmem.agent import BaselineAgent, BaselineDecision, Decision, LiveBank
 from switchmem.envs.base import Screen
+from switchmem.envs.crew import Crew
 from switchmem.memory.views import Condition
 from switchmem.policy import Policy, PolicyError, choices, match_rate_threshold
-from switchmem.rollout.crew import Crew
 from switchmem.rollout.instances import Instance
 from switchmem.rollout.play import Environment, Job, Watcher, play
 from switchmem.rollout.results import SWITCHMEM

@@ -3,12 +3,14 @@
 import threading
 
 import pytest
+from hostile_pages import write
 
-from switchmem.rollout.crew import Crew, Stopped
-from switchmem.rollout.play import Job
-from switchmem.rollout.trace import ENVIRONMENT_ERROR
+from switchmem.envs.base import Ending, PhoneAction, PhoneActionType
+from switchmem.envs.crew import Crew, Stopped
+from switchmem.envs.miniwob.env import EpisodeError, MiniWobEnv
 
-JOBS = [Job("none", f"task-{n}", n) for n in range(12)]
+JOBS = range(12)
+BROKEN = "broken"
 
 
 class Env:
@@ -20,31 +22,41 @@ class Env:
         self.closed = True
 
 
+def broke(result):
+    return result[1] == BROKEN
+
+
 def test_workers_play_side_by_side_in_their_own_environments():
     opened, together = [], threading.Barrier(3, timeout=20)
 
     def work(env, job):
-        if job in JOBS[:3]:
+        if job < 3:
             together.wait()  # passes only if three episodes are under way at once
-        return job.trace("seen", detail=str(id(env)))
+        return job
 
     with Crew(lambda: Env(opened), 3) as crew:
-        traces = list(crew.run(JOBS, work))
+        results = list(crew.run(JOBS, work))
         assert len(list(crew.run(JOBS[3:], work))) == 9 and not any(env.closed for env in opened)
-    assert {trace.task for trace in traces} == {job.task for job in JOBS} and len(traces) == 12
+    assert sorted(results) == list(JOBS)
     assert len(opened) == 3 and all(env.closed for env in opened)
+
+
+@pytest.mark.parametrize("result", [None, ValueError("a result may be anything")])
+def test_a_result_is_never_taken_for_an_end_or_an_error(result):
+    with Crew(lambda: Env([]), 2) as crew:
+        assert list(crew.run(JOBS, lambda env, job: result)) == [result] * 12
 
 
 def test_a_broken_environment_is_replaced():
     opened = []
 
     def work(env, job):
-        return job.trace(ENVIRONMENT_ERROR if job.seed == 1 else "seen", detail=str(id(env)))
+        return id(env), BROKEN if job == 1 else "seen"
 
-    with Crew(lambda: Env(opened), 1) as crew:
-        traces = list(crew.run(JOBS[:4], work))
+    with Crew(lambda: Env(opened), 1, broke) as crew:
+        results = list(crew.run(JOBS[:4], work))
         assert [env.closed for env in opened] == [True, True, False]
-    places = [trace.detail for trace in traces]
+    places = [place for place, _ in results]
     assert places[0] != places[1] != places[2] == places[3]  # the broken episode's second try had a fresh one
     assert len(opened) == 3 and all(env.closed for env in opened)
 
@@ -53,12 +65,12 @@ def test_an_episode_is_played_once_more_where_its_environment_broke():
     tries = []
 
     def work(env, job):
-        tries.append(job.task)
-        return job.trace(ENVIRONMENT_ERROR if tries.count(job.task) == 1 and job.seed == 1 else "seen")
+        tries.append(job)
+        return job, BROKEN if tries.count(job) == 1 and job == 1 else "seen"
 
-    with Crew(lambda: Env([]), 1) as crew:
-        traces = list(crew.run(JOBS[:3], work))
-    assert [trace.ending for trace in traces] == ["seen"] * 3 and tries == ["task-0", "task-1", "task-1", "task-2"]
+    with Crew(lambda: Env([]), 1, broke) as crew:
+        results = list(crew.run(JOBS[:3], work))
+    assert [said for _, said in results] == ["seen"] * 3 and tries == [0, 1, 1, 2]
 
 
 @pytest.mark.parametrize("where", ["open", "work"])
@@ -87,7 +99,7 @@ def test_leaving_early_ends_the_episodes_under_way():
     def work(env, job):
         if not first.is_set():
             first.set()
-            return job.trace("seen")
+            return job
         try:
             while True:  # an episode without an end
                 crew.check()
@@ -105,3 +117,23 @@ def test_leaving_early_ends_the_episodes_under_way():
 def test_there_must_be_a_worker():
     with pytest.raises(ValueError, match="`workers` must be at least 1, got 0"):
         Crew(lambda: Env([]), 0)
+
+
+@pytest.mark.browser
+def test_environments_of_one_browser_play_side_by_side_and_none_takes_others_with_it(browser, tmp_path):
+    scripts = {"good": "core.endEpisode(1)", "bad": "core.endEpisode(-1)", "away": "location.reload()"}
+    for name, script in scripts.items():
+        write(tmp_path, name, on_tap=script)
+
+    def work(env, task):
+        try:
+            env.reset(seed=1, options={"task": task})
+        except EpisodeError as error:
+            return task, error.ending
+        return task, env.step(PhoneAction(PhoneActionType.CLICK, x=500, y=500))[4]["reason"]
+
+    endings = {"good": Ending.SUCCESS, "away": Ending.NAVIGATION, "missing": Ending.MISSING_PAGE, "bad": Ending.FAILURE}
+    tasks = [*endings, "good"]
+    with Crew(lambda: MiniWobEnv(browser, tmp_path, patience=60), 3) as crew:
+        results = list(crew.run(tasks, work))
+    assert sorted(results) == sorted((task, endings[task]) for task in tasks)

@@ -1,6 +1,10 @@
-"""Several episodes at a time: each worker has an environment of its own, and so a browser's process of its own.
+"""Several episodes at a time: each worker has an environment of its own, and keeps it from one episode to the next.
 
-The actor is one for all of them and is asked in turns: it is the agent that sees to it.
+    with Crew(MiniWobEnv, workers=8) as crew:
+        for episode in crew.run(jobs, lambda env, job: demonstrate(env, *job)):
+            ...
+
+What a job and a result are is the caller's. One actor plays for all and is asked in turns, which its agent sees to.
 """
 
 from __future__ import annotations
@@ -9,12 +13,18 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from switchmem.rollout.play import Environment, Job
-from switchmem.rollout.trace import ENVIRONMENT_ERROR, Trace
 
-Env = TypeVar("Env", bound=Environment)
+class Closable(Protocol):
+    """All that is asked of an environment here."""
+
+    def close(self) -> None:
+        """Let go of it."""
+
+
+Env = TypeVar("Env", bound=Closable)
+Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 
@@ -22,22 +32,35 @@ class Stopped(BaseException):
     """The crew was left before the episode was over; no ordinary handler may take it for an error of the episode."""
 
 
+class _Over:
+    """A worker is at its end, on an error or without one; any other object in the queue is a result.
+
+    Args:
+        error: that ended it, or None.
+    """
+
+    def __init__(self, error: BaseException | None = None) -> None:
+        self.error = error
+
+
 class Crew(Generic[Env]):
     """Workers that play episodes. Used in a `with` statement: environments stay open until its end.
 
     Args:
         make_env: opens an environment; each worker has one, and another one where it broke, in which the episode is
-            played once more.
+            played once more. Browser environments may share a `Browser`, or have one each: a process of its own.
         workers: episodes at a time, >= 1.
+        broke: whether a result says that the environment broke; None never thinks so.
 
     Raises:
         ValueError: if there is no worker.
     """
 
-    def __init__(self, make_env: Callable[[], Env], workers: int) -> None:
+    def __init__(self, make_env: Callable[[], Env], workers: int, broke: Callable[[Any], bool] | None = None) -> None:
         if workers < 1:
             raise ValueError(f"`workers` must be at least 1, got {workers}.")
         self.make_env, self.workers = make_env, workers
+        self._broke = broke or (lambda result: False)
         self._stop = threading.Event()
         self._idle: list[Env] = []
 
@@ -58,20 +81,20 @@ class Crew(Generic[Env]):
         if self._stop.is_set():
             raise Stopped
 
-    def run(self, jobs: Sequence[Job], work: Callable[[Env, Job], Trace]) -> Iterator[Trace]:
-        """Play all jobs and give their traces as they end.
+    def run(self, jobs: Sequence[Job], work: Callable[[Env, Job], Result]) -> Iterator[Result]:
+        """Play all jobs and give what they come to, as they end and not in order.
 
         An error of `work`, or of opening an environment, ends the others after their episodes and is raised here. Left
         early, as on an interrupt, the workers end after the step they are at: see `check`.
 
         Args:
             jobs: what to play.
-            work: plays one, in a worker's thread; it keeps the trace.
+            work: plays one, in a worker's thread; it keeps the result.
         """
         todo: queue.SimpleQueue[Job] = queue.SimpleQueue()
         for job in jobs:
             todo.put(job)
-        done: queue.SimpleQueue[Trace | BaseException | None] = queue.SimpleQueue()
+        done: queue.SimpleQueue[Result | _Over] = queue.SimpleQueue()
         self._stop.clear()
         threads = [
             threading.Thread(target=self._worker, args=(todo, done, work), name=f"worker-{n}", daemon=True)
@@ -89,32 +112,33 @@ class Crew(Generic[Env]):
     def _worker(
         self,
         todo: queue.SimpleQueue[Job],
-        done: queue.SimpleQueue[Trace | BaseException | None],
-        work: Callable[[Env, Job], Trace],
+        done: queue.SimpleQueue[Result | _Over],
+        work: Callable[[Env, Job], Result],
     ) -> None:
         env: Env | None = None
+        over = _Over()
         try:
             while not self._stop.is_set():
                 job = todo.get_nowait()
                 env = self._open() if env is None else env
-                trace = work(env, job)
-                if trace.ending == ENVIRONMENT_ERROR:  # perhaps not the episode's fault: once more, in a fresh one
+                result = work(env, job)
+                if self._broke(result):  # perhaps not the episode's fault: once more, in a fresh one
                     broken, env = env, None
                     _close(broken)
                     env = self._open()
-                    trace = work(env, job)
-                done.put(trace)
-                if trace.ending == ENVIRONMENT_ERROR:
+                    result = work(env, job)
+                done.put(result)
+                if self._broke(result):
                     broken, env = env, None
                     _close(broken)
         except queue.Empty:
             pass  # nothing is left to play
         except BaseException as error:  # raised where the crew was asked
-            done.put(error)
+            over.error = error
         finally:
             if env is not None:
                 self._idle.append(env)
-            done.put(None)
+            done.put(over)
 
     def _open(self) -> Env:
         try:
@@ -123,18 +147,18 @@ class Crew(Generic[Env]):
             return self.make_env()
 
 
-def _results(done: queue.SimpleQueue[Trace | BaseException | None], workers: int) -> Iterator[Trace]:
+def _results(done: queue.SimpleQueue[Result | _Over], workers: int) -> Iterator[Result]:
     while workers:
         found = done.get()
-        if found is None:
-            workers -= 1
-        elif isinstance(found, Trace):
+        if not isinstance(found, _Over):
             yield found
+        elif found.error is not None:
+            raise found.error
         else:
-            raise found
+            workers -= 1
 
 
-def _close(env: Environment) -> None:
+def _close(env: Closable) -> None:
     """Let go of an environment that may be broken: what it says then was said when it broke."""
     with contextlib.suppress(Exception):
         env.close()
