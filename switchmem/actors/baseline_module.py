@@ -101,7 +101,7 @@ class BaselineModule(FrozenActorModule):
             prompt_tokens={} if answer.tokens_in is None else {condition: answer.tokens_in},
             facts={
                 "writing": costs(shown.spent, self.writer.fingerprint),
-                "fallbacks": list(shown.view.fallbacks),
+                "fallbacks": [*shown.view.once.values(), *shown.view.fallbacks],
                 "notes": list(shown.view.notes),
             },
         )

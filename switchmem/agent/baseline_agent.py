@@ -43,6 +43,7 @@ class BaselineDecision:
         writing: calls, tokens and seconds of what was written, see `switchmem.memory.writing.costs`.
         seconds: wall time of the answers and of what was written now, without retrieval and preprocessing.
         tokens: of the answers' prompts and of the answers; None where they are not told.
+        once: by piece, the fallbacks of what was to be written for the bank, told when they are met.
         baseline: its name.
         answers: how often the actor was asked: once, or twice where a checker blocked what it proposed.
         proposal: the raw answer that was blocked, or "".
@@ -60,6 +61,7 @@ class BaselineDecision:
     writing: Mapping[str, Any]
     seconds: float
     tokens: tuple[int | None, int | None]
+    once: Mapping[str, str] = field(default_factory=dict)
     baseline: str = ""
     answers: int = 1
     proposal: str = ""
@@ -252,6 +254,7 @@ class BaselineAgent:
                 writing=writing,
                 seconds=now,
                 tokens=(total([a.tokens_in for a in turn.answers]), total([a.tokens_out for a in turn.answers])),
+                once=checked.once,
                 baseline=self.baseline.name,
                 answers=len(turn.answers),
                 proposal="" if len(turn.answers) == 1 else turn.answers[0].text,
@@ -300,7 +303,8 @@ class _Turn:
         calls, answers = (*shown.spent.calls, *noted.calls), (*shown.spent.answers, *noted.answers)
         self.spent = Spent(calls, answers)
         view = shown.view
-        return Checked(checked.action, view.fallbacks + checked.fallbacks, view.notes + checked.notes)
+        fallbacks, notes = view.fallbacks + checked.fallbacks, view.notes + checked.notes
+        return Checked(checked.action, fallbacks, notes, {**view.once, **checked.once})
 
     def _ask(self, view: View) -> Action | None:
         agent = self.agent

@@ -17,7 +17,7 @@ import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -191,6 +191,8 @@ class View:
         fallbacks: what a model should have written and did not, as "<what>: <why>".
         notes: what happened otherwise and must be counted, such as "irrelevant".
         kept: how many first parts of the memory stay when a `Checker` puts another one in its place.
+        once: by piece, the fallbacks of what was to be written for the bank. A rollout that is killed and goes on may
+            tell a piece again; it counts once.
     """
 
     memory: tuple[Part, ...] = ()
@@ -200,6 +202,7 @@ class View:
     fallbacks: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     kept: int = 0
+    once: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -225,11 +228,13 @@ class Checked:
         action: what is to be carried out; None where the agent was asked again and its answer is no action.
         fallbacks: as of `View`.
         notes: likewise.
+        once: likewise.
     """
 
     action: Action | None
     fallbacks: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    once: Mapping[str, str] = field(default_factory=dict)
 
 
 class Checker(Protocol):

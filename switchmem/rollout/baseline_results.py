@@ -26,6 +26,7 @@ def told_of_played(episodes: Sequence[Facts], about: Mapping[str, Any]) -> dict[
     """
     rows = [row for episode in episodes for row in episode.baseline]
     writing = [row["writing"] for row in rows]
+    once = {piece: words for row in rows for piece, words in row["once"].items()}
     failures = counted([[row["reason"]] if row["reason"] is not None else [] for row in rows])
     actor = {
         "calls": mean([row["answers"] for row in rows]),
@@ -43,6 +44,6 @@ def told_of_played(episodes: Sequence[Facts], about: Mapping[str, Any]) -> dict[
         "writer": written,
         "seconds": (actor["seconds"] or 0.0) + (written["seconds"] or 0.0) if rows else None,
         "offline": offline_costs(writing),
-        "fallbacks": counted([row["fallbacks"] for row in rows]),
+        "fallbacks": counted([once.values(), *(row["fallbacks"] for row in rows)]),
         "notes": counted([row["notes"] for row in rows]),
     }

@@ -247,7 +247,7 @@ def rollout_text(results: Mapping[str, Any], width: int = 120) -> str:
     """The tables as plain text, for files and pipes; what the memory baselines cost has one of its own."""
     buffer = io.StringIO()
     Console(file=buffer, width=width, color_system=None, force_terminal=False).print(rollout_table(results))
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n" + baseline_text(results, width)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n" + baseline_text(results)
 
 
 def _p(p: float) -> str:

@@ -1,19 +1,26 @@
 """A memory baseline in an agent's own loop: the same answer as in a test, and an episode that it remembers."""
 
+import json
 import math
+from dataclasses import replace
 
 import pytest
-from around import Around
+from around import MENU, SAVE, TAP_MENU, TAP_SAVE, Around, make_step
+from speaking_actor import Speaks
 
 from switchmem.actors.showing import make_scene, show_and_ask
 from switchmem.actors.writer import ModelWriter
+from switchmem.agent import LiveBank
 from switchmem.agent.baseline_agent import BaselineAgent
+from switchmem.benchmarks.store import write_steps
+from switchmem.memory.agmem import AGMemWhole
 from switchmem.memory.app_agent import AppAgent
 from switchmem.memory.baseline import Baseline, View
 from switchmem.memory.echotrail import EchoTrail
 from switchmem.memory.m3a import M3a
 from switchmem.memory.rag_gui import RagGui
 from switchmem.memory.writing import KeptWriter, TemplateWriter
+from switchmem.steps import Action, ActionType
 
 
 class AsText(Baseline):
@@ -80,3 +87,88 @@ def test_without_a_demonstration_there_is_none_and_no_cosine(actor, spec, bank, 
 def test_an_answer_must_have_room(actor, spec, bank):
     with pytest.raises(ValueError, match="`max_new_tokens` must be at least 1"):
         BaselineAgent(RagGui(), spec, actor, bank, TemplateWriter(), 0)
+
+
+def test_episodes_side_by_side_do_not_see_each_other(actor, spec, bank, queries):
+    baseline = AsText()
+    agent = BaselineAgent(baseline, spec, actor, bank, TemplateWriter(), 16)
+    one, other = agent.episode(), agent.episode()
+    kinds = [act(each, step).action.type.value for step in queries[:2] for each in (one, other)]
+    act(agent, queries[0])
+    assert baseline.past == [[], [], [(0, kinds[0])], [(0, kinds[1])], []]
+
+
+# --- AGMem's guard ---
+
+
+BACK = Action(ActionType.BACK)
+BLOCKED = "Error: yes\nMode: Grounding Error"
+
+
+@pytest.fixture
+def detour_bank(tmp_path, embedder):
+    """A trajectory that opened the menu by mistake, went back to the same screen, and saved."""
+    actions = (TAP_MENU, BACK, TAP_SAVE, Action(ActionType.COMPLETE))
+    steps = [make_step("detour", n, action, [SAVE, MENU]) for n, action in enumerate(actions)]
+    steps[2] = replace(steps[2], screenshot=steps[0].screenshot)
+    return LiveBank.build(write_steps(iter(steps), tmp_path / "bank"), embedder)
+
+
+def detector(*answers):
+    """Says in turn whether there is an error; labels, plans and modes have one answer each."""
+    left = list(answers)
+
+    def says(text):
+        if "Proposed next action" in text:
+            return left.pop(0)
+        return "Mode: Grounding Error" if "then went back" in text else "1. Save the note\nSubtask: 1"
+
+    return says
+
+
+def guarded(spec, bank, actor, **guard):
+    writer = ModelWriter(actor, "speaks")
+    return BaselineAgent(AGMemWhole(guard=guard), spec, actor, bank, writer, 16)
+
+
+def test_a_blocked_action_is_not_carried_out_and_recoveries_are_shown(spec, detour_bank):
+    actor = Speaks(detector(BLOCKED, "Error: no"), lambda text: "back" if "blocked" in text else "tap r0c3")
+    agent = guarded(spec, detour_bank, actor)
+    first, second = (act(agent, make_step("query", n, TAP_SAVE)) for n in range(2))
+    assert (first.action, first.answers, first.answer, first.proposal) == (BACK, 2, "back", "tap r0c3")
+    assert first.notes[-2:] == ("checked", "blocked: Grounding Error") and first.tokens == (80, 6)
+    again = actor.prompts[1][1]
+    assert "The last proposal was blocked: Grounding Error" in again and 'tap "Menu" (ImageView)' in again
+    assert "The current subtask: " in again and "Memory 1" not in again  # the plan stays, the memory goes
+    assert (second.answers, second.proposal) == (1, "") and "Memory 1" in actor.prompts[2][1]
+    assert "tap" not in told_as_done(actor.questions[-1]) and "back" in told_as_done(actor.questions[-1])
+    # a plan, the current subtask and the detector; then again without the plan. Labels and the mode are the bank's.
+    assert (first.writing["calls"], second.writing["calls"]) == (3, 2) and len(first.writing["offline"]) == 2
+    assert first.timings.decoding == 0.5 and first.timings.memory == 0.75
+    assert json.loads(json.dumps(first.to_dict()))["condition"] == "agmem_whole"
+
+
+def told_as_done(question):
+    return " ".join(line for line in question.splitlines() if line.startswith("Done there"))
+
+
+def test_a_broken_detector_lets_the_action_pass_and_is_counted(spec, detour_bank):
+    agent = guarded(spec, detour_bank, Speaks(detector("Perhaps.", "I cannot say."), lambda text: "tap r0c3"))
+    told = [act(agent, make_step("query", n, TAP_SAVE)) for n in range(2)]
+    assert [d.fallbacks[-1:] for d in told] == [("detector: malformed",), ("detector: refusal",)]
+    assert all(d.answers == 1 and d.action.type is ActionType.TAP for d in told)
+
+
+def test_an_answer_after_a_block_that_cannot_be_read_is_no_action(spec, detour_bank):
+    actor = Speaks(detector(BLOCKED), lambda text: "hello" if "blocked" in text else "tap r0c3")
+    decision = act(guarded(spec, detour_bank, actor), make_step("query", 0, TAP_SAVE))
+    assert decision.action is None and decision.why == decision.reason == "unknown_action"
+
+
+def test_what_is_no_action_is_not_checked_and_the_guard_can_be_left_out(spec, detour_bank):
+    silent = Speaks(detector(), lambda text: "hello")
+    assert act(guarded(spec, detour_bank, silent), make_step("query", 0, TAP_SAVE)).answers == 1
+    unguarded = Speaks(detector())
+    decision = act(guarded(spec, detour_bank, unguarded, enabled=False), make_step("query", 0, TAP_SAVE))
+    assert decision.action is not None and "checked" not in decision.notes
+    assert not any("Proposed" in question or "went back" in question for question in unguarded.questions)

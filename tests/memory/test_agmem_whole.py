@@ -157,7 +157,8 @@ def test_the_bank_is_labelled_once_and_a_plan_is_paid_once():
 def test_broken_answers_fall_back_and_are_counted():
     step = make_step("query", 0, TAP_SAVE, instruction="Set an alarm")
     view, _ = shown(AGMemWhole(pool=1, steps=1), make_scene(step, None, bank=BANK), Says("I can't help with that."))
-    assert view.fallbacks == (*["labels: refusal"] * 3, "plan: refusal", "current subtask: refusal")
+    assert view.fallbacks == ("plan: refusal", "current subtask: refusal")
+    assert view.once == {f"labels of hand/{name}": "labels: refusal" for name in ("mail", "clock", "map")}
     assert "of the task: Set an alarm" in text_of(view.memory)
 
 
@@ -249,8 +250,8 @@ def test_without_an_example_of_the_mode_any_serves_and_without_any_it_is_counted
     guard = Guard.build(scene.surroundings, Says("Mode: nothing known"))
     assert guard.recoveries[0].mode is None
     guard.writer = Says("Error: no")
-    told = [guard.decide(scene, View(), TAP_SAVE, lambda view: None).fallbacks for _ in range(2)]
-    assert told == [("recovery's mode: malformed",), ()]
+    told = [guard.decide(scene, View(), TAP_SAVE, lambda view: None).once for _ in range(2)]
+    assert told == [{"mode of hand/detour/1": "recovery's mode: malformed"}, {}]
     verdict = read_verdict("Error: yes\nMode: Cognitive Failure")
     assert guard.examples(scene, verdict)
     bare = Guard((), scene.surroundings, Says("Error: yes\nMode: Cognitive Failure"))

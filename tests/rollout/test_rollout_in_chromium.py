@@ -12,7 +12,9 @@ import pytest
 from hostile_pages import write
 from PIL import Image
 from rollout_run import Tapper, tappers
+from speaking_actor import Speaks
 
+from switchmem.actors.spec import ActorSpec
 from switchmem.cli import main
 from switchmem.envs.miniwob.browser import BrowserError, find_chromium
 from switchmem.envs.miniwob.tasks import instance_seed
@@ -75,6 +77,20 @@ def test_the_command_plays_the_protocol_and_shows_it(desk, capsys):
     assert "carry their pictures" in (run / "report" / "index.html").read_text()
     assert main(["rollout", *asked]) == 0
     assert "episodes in" not in capsys.readouterr().out  # nothing is played twice
+
+
+def test_baselines_are_played_on_the_same_screens(desk, monkeypatch, capsys):
+    actor = Speaks()
+    monkeypatch.setattr(ActorSpec, "load", lambda spec: actor)
+    asked = flags(["click-button"], "[none]", bank="demonstrators", max_steps=2, workers=1, bootstrap=100)
+    names = ["--baselines.names=[m3a,agmem_whole]", "--baselines.m3a.actions=actor"]
+    assert main(["rollout", *asked, *names]) == 0
+    results = read_rollout_results(desk / "runs" / "miniwob" / "results.json")
+    assert list(results["policies"]) == ["none", "m3a", "agmem_whole"] and results["unequal"] == []
+    assert {name: row["steps"] for name, row in results["baselines"].items()} == {"m3a": 2, "agmem_whole": 2}
+    assert "<picture>" in actor.prompts[0][1] and results["baselines"]["m3a"]["fallbacks"] == {"summary: refusal": 1}
+    assert results["baselines"]["agmem_whole"]["fallbacks"]["detector: refusal"] == 2
+    assert "Memory baselines" in capsys.readouterr().out
 
 
 def chromiums(run):

@@ -100,7 +100,7 @@ class Guard:
         config: GuardConfig | None = None,
     ) -> None:
         self.recoveries, self.writer, self.config = tuple(recoveries), writer, config or GuardConfig()
-        self._around, self._unnamed = surroundings, list[str]()  # faults of the build that no decision has told yet
+        self._around, self._unnamed = surroundings, dict[str, str]()  # faults of the build that no decision has told
         self._vectors: Tensor | None = None
 
     @classmethod
@@ -128,7 +128,7 @@ class Guard:
             try:
                 named.append(replace(one, mode=recovery.read_fault_mode(answer.text)))
             except Unusable as error:
-                guard._unnamed.append(f"recovery's mode: {error.fault.value}")
+                guard._unnamed[f"mode of {one.correction.step_id}"] = f"recovery's mode: {error.fault.value}"
                 named.append(one)
         guard.recoveries = tuple(named)
         return guard
@@ -166,20 +166,18 @@ class Guard:
             ask: asks the agent again, with another memory; None where its answer is no action.
 
         Returns:
-            The action. Its notes are "checked" and "blocked: <mode>", its fallbacks "detector: <fault>",
-            "recovery: none to show" and, once for each recovery of the bank, "recovery's mode: <fault>".
+            The action. Its notes are "checked" and "blocked: <mode>", its fallbacks "detector: <fault>" and "recovery:
+            none to show", and once for each recovery of the bank "recovery's mode: <fault>".
         """
         verdict = self.check(scene, proposal)
-        fallbacks, self._unnamed = self._unnamed, []
-        if verdict.fault:
-            fallbacks.append(f"detector: {verdict.fault}")
+        once, self._unnamed = self._unnamed, {}
         if verdict.mode is None:
-            return Checked(proposal, tuple(fallbacks), ("checked",))
+            faults = (f"detector: {verdict.fault}",) if verdict.fault else ()
+            return Checked(proposal, faults, ("checked",), once)
         examples = self.examples(scene, verdict)
-        if not examples:
-            fallbacks.append("recovery: none to show")
         action = ask(replace(view, memory=(*view.memory[: view.kept], *examples)))
-        return Checked(action, tuple(fallbacks), ("checked", f"blocked: {verdict.mode.value}"))
+        faults = () if examples else ("recovery: none to show",)
+        return Checked(action, faults, ("checked", f"blocked: {verdict.mode.value}"), once)
 
     def _combined(self, texts: Sequence[str], steps: Sequence[Step]) -> Tensor:
         pictures = self._around.embed_pictures([step.screenshot.image() for step in steps])

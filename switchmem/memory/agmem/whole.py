@@ -129,10 +129,10 @@ class AGMemWhole(Baseline):
 
     def show(self, scene: Scene) -> Showing:
         """Two rounds: the plan, and once for the bank all labels; then which subtask is the current one."""
-        around, faults = scene.surroundings, list[str]()
+        around, faults, once = scene.surroundings, list[str](), dict[str, str]()
         past = around.before(scene.step)
         store = around.once(f"{self.name} store", Store)
-        plan = yield from self._plan(scene, past, store, faults)
+        plan = yield from self._plan(scene, past, store, faults, once)
         (written,) = yield [subtasks.current_call(scene.step, past, plan, self.written_tokens)]
         try:
             current = subtasks.read_current(written.text, len(plan))
@@ -149,12 +149,12 @@ class AGMemWhole(Baseline):
             view = self._view(around, step)
             parts += self._told(number, step, view, store.labels[step.step_id], scene)
             notes.append(f"view: {view.crop.reason.value}")
-        return View(memory=tuple(parts), fallbacks=tuple(faults), notes=tuple(notes), kept=1)
+        return View(memory=tuple(parts), fallbacks=tuple(faults), notes=tuple(notes), kept=1, once=once)
 
     # --- what is written ---
 
     def _plan(
-        self, scene: Scene, past: Sequence[Step], store: Store, faults: list[str]
+        self, scene: Scene, past: Sequence[Step], store: Store, faults: list[str], once: dict[str, str]
     ) -> Generator[Sequence[WriterCall], Sequence[Written], tuple[str, ...]]:
         around, instruction = scene.surroundings, scene.step.instruction
         charge = Charge.EARLIER if past else Charge.STEP
@@ -163,7 +163,7 @@ class AGMemWhole(Baseline):
         first = subtasks.plan_call(instruction, self.subtasks, self.written_tokens, charge)
         answers = yield [first, *calls]
         if not store.traces:  # a scene beside this one may have filled it meanwhile
-            self._fill(store, asked, [answer.text for answer in answers[1:]], around, faults)
+            self._fill(store, asked, [answer.text for answer in answers[1:]], around, once)
         try:
             return subtasks.read_plan(answers[0].text, self.subtasks)
         except Unusable as error:
@@ -176,15 +176,15 @@ class AGMemWhole(Baseline):
         traces: Sequence[Sequence[Step]],
         texts: Sequence[str],
         around: Surroundings,
-        faults: list[str],
+        once: dict[str, str],
     ) -> None:
         for trace, text in zip(traces, texts, strict=True):
+            name = trace[0].trajectory
             try:
                 labels = subtasks.read_labels(text, len(trace))
             except Unusable as error:
-                faults.append(f"labels: {error.fault.value}")
+                once[f"labels of {name}"] = f"labels: {error.fault.value}"
                 labels = subtasks.template_labels(trace)
-            name = trace[0].trajectory
             store.traces[name] = tuple(step.step_id for step in trace)
             store.labels.update(zip(store.traces[name], labels, strict=True))
             store.vectors[name] = around.embed(list(dict.fromkeys(labels)))
