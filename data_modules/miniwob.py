@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from data_modules.base import StepsDataModule
@@ -57,8 +58,21 @@ class MiniWobDataModule(StepsDataModule):
         for name, value, least in (("episodes", episodes, 2), ("test_episodes", test_episodes, 1)):
             if value < least:
                 raise DataError(f"`{name}` must be at least {least}, got {value}.")
+        try:
+            from switchmem.envs.miniwob.demonstrators import DEMONSTRATORS
+            from switchmem.envs.miniwob.demonstrators.recording import check_suite
+        except ImportError as error:
+            raise DataError(MISSING.format(error=error)) from error
+        try:
+            check_suite(suite_seed)
+        except ValueError as error:
+            raise DataError(str(error)) from error
+        known = ", ".join(DEMONSTRATORS)
+        if unknown := [task for task in tasks or () if task not in DEMONSTRATORS]:
+            raise DataError(f"`tasks` must have a demonstrator, got {unknown}. Known are {known}.")
+        self.tasks = list(DEMONSTRATORS) if tasks is None else tasks
         self.suite_seed, self.episodes, self.test_episodes = suite_seed, episodes, test_episodes
-        self.tasks, self.html_root = tasks, html_root
+        self.html_root = html_root
 
     def read(self, report: DataReport) -> Mapping[str, PartSteps]:
         """Preference queries, which are the memory too, and test queries, played while they are drawn."""
@@ -66,31 +80,22 @@ class MiniWobDataModule(StepsDataModule):
         return {"preference": self._played(first, report), "test": self._played(last, report)}
 
     def _played(self, indices: range, report: DataReport) -> Iterator[Step]:
-        try:
-            from switchmem.envs.miniwob.browser import BrowserError
-            from switchmem.envs.miniwob.demonstrators import DEMONSTRATORS
-            from switchmem.envs.miniwob.demonstrators.recording import record, unstudied_seeds
-            from switchmem.envs.miniwob.env import MiniWobEnv
-            from switchmem.envs.miniwob.tasks import PagesError
-        except ImportError as error:
-            raise DataError(MISSING.format(error=error)) from error
-        tasks = list(DEMONSTRATORS) if self.tasks is None else self.tasks
-        if unknown := [task for task in tasks if task not in DEMONSTRATORS]:
-            raise DataError(f"`tasks` must have a demonstrator, got {unknown}. Known are {', '.join(DEMONSTRATORS)}.")
+        from switchmem.envs.miniwob.browser import BrowserError
+        from switchmem.envs.miniwob.demonstrators.recording import record, unstudied_seeds
+        from switchmem.envs.miniwob.env import MiniWobEnv
+        from switchmem.envs.miniwob.tasks import PagesError
+
         try:
             env = MiniWobEnv(html_root=self.html_root)
         except (BrowserError, PagesError) as error:
             raise DataError(str(error)) from error
         try:
             with progress("demonstrations") as advance:
-                for n, task in enumerate(tasks):
-                    advance(n, len(tasks))
+                for n, task in enumerate(self.tasks):
+                    advance(n, len(self.tasks))
                     seeds = unstudied_seeds(self.suite_seed, task, indices)
 
-                    def failed(seed: int, why: str, task: str = task) -> None:
-                        report.add(f"miniwob/{task}-{seed}", why)
-
-                    for step in record(env, task, seeds, failed):
+                    for step in record(env, task, seeds, partial(_left_out, report, task)):
                         report.read += 1
                         report.kept += 1
                         yield step
@@ -99,12 +104,10 @@ class MiniWobDataModule(StepsDataModule):
 
     def fingerprint(self) -> Any:
         """The suite, the tasks, and digests of the code and pages that play them."""
-        try:
-            from switchmem.envs.miniwob.browser import BrowserError
-            from switchmem.envs.miniwob.identity import identity, scripts_digest
-            from switchmem.envs.miniwob.tasks import PagesError
-        except ImportError as error:
-            raise DataError(MISSING.format(error=error)) from error
+        from switchmem.envs.miniwob.browser import BrowserError
+        from switchmem.envs.miniwob.identity import identity, scripts_digest
+        from switchmem.envs.miniwob.tasks import PagesError
+
         try:
             played = {**identity(self.html_root), "scripts": scripts_digest()}
         except (BrowserError, PagesError) as error:
@@ -116,3 +119,7 @@ class MiniWobDataModule(StepsDataModule):
             "tasks": self.tasks,
             **played,
         }
+
+
+def _left_out(report: DataReport, task: str, seed: int, why: str) -> None:
+    report.add(f"miniwob/{task}-{seed}", why)

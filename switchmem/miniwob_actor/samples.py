@@ -33,7 +33,7 @@ STATE_TOKENS = 256
 _EXCHANGED = 0.7
 _SPELLED = 0.3
 _RARE = 0.15
-_QUESTIONS = 10
+_QUESTIONS = 12
 _FURTHER_QUESTIONS = 4
 _LABEL_WORDS = 6
 _KINDS = ("Button", "TextView", "EditText", "CheckBox", "Image")
@@ -123,10 +123,10 @@ class Lessons:
 
         Args:
             rng: everything is drawn from it.
-            level: from 0 on; higher ones have longer lists and longer labels.
+            level: from 0 on; higher ones have longer lists.
         """
-        count, most = int(rng.integers(2, 6 + 3 * level)), 1 + min(level, 3)
-        labels = [" ".join(rng.choice(self._words, size=rng.integers(1, most + 1))) for _ in range(count)]
+        count = int(rng.integers(2, 6 + 3 * level))
+        labels = [" ".join(rng.choice(self._words, size=rng.integers(1, 5))) for _ in range(count)]
         places = [GRAMMAR.point(*rng.random(2)) for _ in labels]
         kinds = rng.choice(_KINDS, size=count)
         told = " ".join(f"{kind} {label} {at}" for kind, label, at in zip(kinds, labels, places, strict=True))
@@ -142,14 +142,18 @@ class Lessons:
     def _questions(
         self, rng: np.random.Generator, sample: Sample, pairs: Sequence[tuple[str, str]], most: int = _QUESTIONS
     ) -> Sample:
+        """Asked with replacement: where each is asked once, guessing among those that are left is learned instead.
+
+        How a label goes on behind its first token is learned too: it is the same look-up, on many more words.
+        """
         ids, learned = [*sample.ids], [*sample.learned]
-        for number in rng.permutation(len(pairs))[:most]:
+        for number in rng.integers(len(pairs), size=most if pairs else 0):
             label, place = pairs[number]
             words = " ".join(["find", *label.split()[-_LABEL_WORDS:]])
             question = self._encoder.tokens(escape_template_tokens(words, self._encoder.specials))
-            answer = self._encoder.tokens(place)
-            ids += [*question, *answer]
-            learned += [False] * len(question) + [True] * len(answer)
+            place_ids = self._encoder.tokens(place)
+            ids += [*question, *place_ids]
+            learned += [False, False] + [True] * (len(question) - 2 + len(place_ids))
         return Sample(ids, learned, sample.pictures)
 
     def _task(self, rng: np.random.Generator) -> str:

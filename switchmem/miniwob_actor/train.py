@@ -40,8 +40,9 @@ from switchmem.pocket_actor.train import float32_attention
 from switchmem.steps import Step
 
 LOG = logging.getLogger(__name__)
-_FIRST_LISTS, _LEVEL, _HIGHEST = 300, 25, 6
-"""Updates with the shortest lists, updates between two levels of the lists, and the last level."""
+_FIRST_LISTS, _LEVEL, _HIGHEST = 350, 25, 4
+"""Updates with the shortest lists, updates between two levels of the lists, and the last level. Longer lists that come
+before the short ones are mastered keep the look-up from forming."""
 HELD_OUT = 8
 """One of so many episodes of a task is not learned from, but asked for during training."""
 
@@ -56,7 +57,7 @@ class Course:
         lists: updates in which the actor is asked for places in made-up lists.
         reading: updates after these in which it is mostly asked what is where on a screen.
         acting: the last updates.
-        batch: chats per update; twice as many of made-up lists, which are short.
+        batch: chats per update; twice as many of the shortest lists.
         lr, matrix_lr: highest learning rates, see `Optimizers`.
         width, layers: of the language model; its first block has linear attention, whose convolution tells each token
             its neighbours.
@@ -64,14 +65,14 @@ class Course:
 
     seed: int = 0
     episodes: int = 16
-    lists: int = 600
+    lists: int = 475
     reading: int = 400
     acting: int = 4000
     batch: int = 32
     lr: float = 2e-3
     matrix_lr: float = 2e-2
     width: int = 128
-    layers: int = 4
+    layers: int = 3
 
     @property
     def updates(self) -> int:
@@ -124,16 +125,24 @@ def hidden_states(model: Qwen3_5ForConditionalGeneration, batch: Batch, pictures
 
 
 def draw_batch(lessons: Lessons, course: Course, number: int) -> list[Sample]:
-    """The chats of an update; all have the same kind and condition, so that their lengths are close."""
-    rng = generator(course.seed, "web", number)
+    """The chats of an update; all have the same kind and condition.
+
+    Those of two updates are drawn together, and the shorter half is the first one's: less of a batch is padding.
+    """
     if number < course.lists:
-        level = max(0, (number - _FIRST_LISTS) // _LEVEL)
-        return [lessons.draw_list(rng, min(level, _HIGHEST)) for _ in range(2 * course.batch)]
+        rng = generator(course.seed, "web", number)
+        level = min(max(0, number - _FIRST_LISTS) // _LEVEL, _HIGHEST)
+        return [lessons.draw_list(rng, level) for _ in range(course.batch if level else 2 * course.batch)]
+    pair, later = divmod(number - course.lists, 2)
+    rng = generator(course.seed, "web pair", pair)
     reads = number < course.lists + course.reading
-    if rng.random() < (0.85 if reads else 0.05):
-        return [lessons.draw_reading(rng) for _ in range(course.batch)]
     condition = list(SHARES)[int(rng.choice(len(SHARES), p=list(SHARES.values())))]
-    return [lessons.draw(rng, condition) for _ in range(course.batch)]
+    if rng.random() < (0.85 if reads else 0.05):
+        drawn = [lessons.draw_reading(rng) for _ in range(2 * course.batch)]
+    else:
+        drawn = [lessons.draw(rng, condition) for _ in range(2 * course.batch)]
+    drawn.sort(key=lambda sample: len(sample.ids))
+    return drawn[later * course.batch : (later + 1) * course.batch]
 
 
 def held_out(steps: list[Step]) -> tuple[list[Step], list[Step]]:

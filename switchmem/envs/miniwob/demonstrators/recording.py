@@ -18,14 +18,25 @@ STUDY_SEEDS = (1001, 43, 42)
 _WIDTH = 270  # pixels of the pictures that are kept
 
 
+def check_suite(suite: int) -> None:
+    """Refuse the suites of the study.
+
+    Raises:
+        ValueError: if the suite is one of them.
+    """
+    if suite in STUDY_SEEDS:
+        raise ValueError(
+            f"`suite_seed` must be none of the study's own seeds {STUDY_SEEDS}, got {suite}. Take another one."
+        )
+
+
 def unstudied_seeds(suite: int, task: str, indices: Iterable[int]) -> list[int]:
     """Seeds of a task's instances of a suite; those of the study's suites are left out.
 
     Raises:
         ValueError: if the suite is one of the study's.
     """
-    if suite in STUDY_SEEDS:
-        raise ValueError(f"`suite` must be none of the study's own seeds {STUDY_SEEDS}, got {suite}. Take another one.")
+    check_suite(suite)
     studied = {instance_seed(taken, task) for taken in STUDY_SEEDS}
     seeds = (instance_seed(suite, task, index) for index in indices)
     return [seed for seed in seeds if seed not in studied]
