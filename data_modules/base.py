@@ -261,6 +261,10 @@ class StepsDataModule(LightningDataModule):
         """Steps of a prepared part by id."""
         return open_part(self.steps_stage, name)
 
+    def bank_stores(self, part: str) -> list[Path]:
+        """Folders of the step stores from which the queries of a prepared part retrieve."""
+        return [self.steps_stage.folder / name for name in stores_of(self.steps_stage, BANKS[part])]
+
     def bank(self, name: str) -> Bank:
         """A part as a bank, once its side's embeddings are there; keys are read from their files when they are used.
 

@@ -35,13 +35,14 @@ from switchmem.actors.spec import ActorSpec
 from switchmem.arguments import resolve_arguments
 from switchmem.console import is_first_rank, muted, quiet, say
 from switchmem.expected import EXPECTED, explained
+from switchmem.flags import ShortParser
 from switchmem.learner import RouterModule
 from switchmem.pipeline import Study, Workshop, best_checkpoint, validated
 from switchmem.pipeline.report import MEGABYTES, try_report, write_report
 from switchmem.pipeline.rollout_folder import is_rollout
 from switchmem.pipeline.share import push_policy
 from switchmem.ranks import end_with_launcher, forget_launcher, mark_launcher
-from switchmem.resolved import differing, ignored_by_test, router_settings
+from switchmem.resolved import changes, differing, ignored_by_test, other_harvest, router_settings
 from switchmem.router import Target
 from switchmem.runs import RunError, RunFolder, release_folders
 from switchmem.settings import BaselineSettings, MemorySettings, RunSettings, StudySettings
@@ -167,6 +168,7 @@ class SwitchMemCLI(LightningCLI):
             subclass_mode_model=True,
             subclass_mode_data=True,
             trainer_class=StudyTrainer,
+            parser_class=ShortParser,
             save_config_callback=None,  # the run folder keeps the config, see `RunFolder.start`
             seed_everything_default=42,
             auto_configure_optimizers=False,
@@ -432,6 +434,7 @@ class SwitchMemCLI(LightningCLI):
 
     def audit(self, model: RouterModule, datamodule: LightningDataModule) -> None:
         """Judge the preference harvest."""
+        self._check_audit_against_fit()
         self.study.audit(model.target, self.provenance)
 
     def test(self, model: RouterModule, datamodule: LightningDataModule) -> None:
@@ -469,10 +472,23 @@ class SwitchMemCLI(LightningCLI):
             )
         found = ignored_by_test(yaml.safe_load(path.read_text(encoding="utf-8")), self.resolved)
         if found:
-            values = "; ".join(f"{name} was {then!r} and is now {now!r}" for name, (then, now) in found.items())
             raise RunError(
-                f"`test` must be asked for what `fit` was, since the policy is frozen, got: {values}. Leave these "
-                f"settings as in {path}: `test --run {self.run_folder.path}` does. Or run `fit` with the new ones."
+                f"`test` must be asked for what `fit` was, since the policy is frozen, got: {changes(found)}. Leave "
+                f"these settings as in {path}: `test --run {self.run_folder.path}` does. Or run `fit` with the new "
+                "ones."
+            )
+
+    def _check_audit_against_fit(self) -> None:
+        """An audit of other data than the run's would stand beside its results."""
+        path = self.run_folder.file("config", "fit", "yaml")
+        if not path.is_file():
+            return
+        found = other_harvest(yaml.safe_load(path.read_text(encoding="utf-8")), self.resolved)
+        if found:
+            raise RunError(
+                f"`audit` must be of what `fit` harvested in {self.run_folder.path}, got: {changes(found)}. "
+                f"`audit --run {self.run_folder.path}` takes over the config and the flags of the `fit`; for an "
+                "audit of its own, add `--run.name NAME`."
             )
 
     @rank_zero_only

@@ -55,6 +55,17 @@ def differing(asked: Mapping[str, Any], got: Mapping[str, Any]) -> dict[str, tup
     return {n: (ours.get(n), theirs.get(n)) for n in names if ours.get(n) != theirs.get(n)}
 
 
+def changes(found: Mapping[str, tuple[Any, Any]], most: int = 6) -> str:
+    """The first settings of `differing` in words.
+
+    >>> changes({"width.d": (2, 3)})
+    'width.d was 2 and is now 3'
+    """
+    told = [f"{name} was {then!r} and is now {now!r}" for name, (then, now) in found.items()]
+    more = [f"and {len(told) - most} more"] if len(told) > most else []
+    return "; ".join([*told[:most], *more])
+
+
 def plain(value: Any) -> Any:
     """Settings as JSON values: enums by value, paths and whatever else by their text.
 
@@ -84,16 +95,38 @@ def ignored_by_test(fitted: Mapping[str, Any], asked: Mapping[str, Any]) -> dict
     >>> ignored_by_test({"trainer": {"logger": None}}, {"trainer": {"logger": {"class_path": "WandbLogger"}}})
     {}
     """
+    return differing(_kept(fitted, MEASURED), _kept(asked, MEASURED))
 
-    def decided(config: Mapping[str, Any]) -> dict[str, Any]:
-        kept = {name: config.get(name) or {} for name in MEASURED}
-        flat = {name: flatten(values) for name, values in kept.items()}
-        return {
-            name: {k: v for k, v in found.items() if not MEASURED[name].intersection(k.split("."))}
-            for name, found in flat.items()
-        }
 
-    return differing(decided(fitted), decided(asked))
+HARVESTED: Mapping[str, frozenset[str]] = {
+    "data": frozenset({"batch_size", "num_workers"}),
+    "actor": frozenset({"device", "max_batch_tokens"}),
+    "memory": frozenset({"device", "batch_size"}),
+    "sampling": frozenset(),
+}
+"""Sections that decide what is harvested, and their arguments that do not."""
+
+
+def other_harvest(fitted: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Settings by which a harvest would be another one than that of `fit`, as (fitted, asked).
+
+    Args:
+        fitted: the resolved config of `fit`.
+        asked: the resolved config of another command.
+
+    >>> other_harvest({"data": {"root": "a", "batch_size": 1}}, {"data": {"root": "b", "batch_size": 2}})
+    {'data.root': ('a', 'b')}
+    """
+    return differing(_kept(fitted, HARVESTED), _kept(asked, HARVESTED))
+
+
+def _kept(config: Mapping[str, Any], sections: Mapping[str, frozenset[str]]) -> dict[str, Any]:
+    """Some sections of a config, each without some arguments."""
+    flat = {name: flatten(config.get(name) or {}) for name in sections}
+    return {
+        name: {k: v for k, v in values.items() if not sections[name].intersection(k.split("."))}
+        for name, values in flat.items()
+    }
 
 
 def router_settings(

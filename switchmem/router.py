@@ -6,18 +6,17 @@ Letters: `B` batch, `D` width of the state, `E` embedding size, `d` router width
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from switchmem.stages import write_json
+from switchmem.stages import write_json, write_whole
 
 Target = Literal["dcoe", "utility", "binary", "basic"]
 """What a router learns: SwitchMem's soft target, the utility gap, its sign, or its sign without hidden states."""
@@ -143,8 +142,7 @@ class PairwiseRouter(nn.Module):
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.state_dict().items()}
-        save_file(tensors, folder / "model.safetensors.part")
-        os.replace(folder / "model.safetensors.part", folder / "model.safetensors")
+        write_whole(folder / "model.safetensors", save(tensors))  # `save_file` would keep it from all other users
         write_json(folder / "config.json", {"format": _FORMAT, **self.config})
 
     @classmethod

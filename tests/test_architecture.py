@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Each room imports only from those before it. A tuple holds neighbours that may not know each other.
 CORRIDOR: tuple[tuple[str, ...], ...] = (
-    ("steps", "stages", "arguments", "resolved", "console", "ranks"),
+    ("steps", "stages", "arguments", "resolved", "console", "ranks", "flags"),
     ("benchmarks",),
     ("memory", "envs"),
     ("prompts",),

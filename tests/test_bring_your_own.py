@@ -96,3 +96,13 @@ def test_what_it_wrote_is_prepared_trained_on_and_tested(page, written, tmp_path
     results = json.loads((tmp_path / "runs" / "trajectories" / "results.json").read_text())
     assert results["benchmark"] == "recorded" and results["n_steps"] == 2 * len(ROWS)
     assert f"{EPISODES * len(ROWS)} of {EPISODES * len(ROWS) + 1} records kept, 1 fault" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("broken", [3, 4])
+def test_prepare_says_how_much_more_was_left_out(written, tmp_path, monkeypatch, capsys, broken):
+    with open(written / "steps.jsonl", "a", encoding="utf-8") as file:
+        file.write("not a line\n" * broken)
+    flags = ["--config=trajectories.yaml", "--data.init_args.format=jsonl", f"--data.init_args.root={written}"]
+    assert Desk(tmp_path, monkeypatch, answers={})("prepare", small=flags) == 0
+    out = capsys.readouterr().out
+    assert f"{broken} faults" in out and out.count("left out: ") == 3 and ("\n  and 1 more\n" in out) is (broken == 4)

@@ -17,7 +17,11 @@ import yaml
 from desk import SMALL, Desk
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 
+from switchmem.agent import LiveBank
+from switchmem.benchmarks.pocket import PocketSpec, generate_steps
 from switchmem.cli import SwitchMemCLI, main
+from switchmem.memory import HashingEmbedder
+from switchmem.memory.bank import BankError
 from switchmem.policy import Policy
 
 
@@ -446,3 +450,44 @@ def test_two_ranks_harvest_what_one_does_and_then_fit_together(desk, project):
     one = desk.folder / "runs" / "stages" / harvest.name
     ids = [json.loads((folder / "manifest.json").read_text())["step_ids"] for folder in (harvest, one)]
     assert ids[0] == ids[1]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--data.init_args.episode", "3"], "Near it: `--data.init_args.episodes`"),
+        (["--data.init_args.roots=x"], "must be an argument of data_modules.PocketDataModule. It takes: world, "),
+        (["--study.limits=3"], "`--study.limits` must be a flag of `train.py prepare`. Near it: `--study.limit`"),
+        (["--study={limits: 3}"], "`--study.limits` must be a flag of `train.py prepare`. Near it: `--study.limit`"),
+        (["--data.init_args.episodes=x"], "`--data.init_args.episodes` must be int, got x"),
+    ],
+)
+def test_a_misspelt_flag_ends_in_one_short_message(desk, flags, said, capsys):
+    with pytest.raises(SystemExit) as error:
+        desk("prepare", *flags)
+    told = capsys.readouterr().err
+    assert error.value.code == 2 and said in told
+    assert told.startswith("error: ") and told.count("\n") == 1 and len(told) < 400
+
+
+def test_a_command_that_is_none_is_told_without_a_page_of_usage(capsys):
+    with pytest.raises(SystemExit) as error:
+        main(["prepar"])
+    told = capsys.readouterr().err
+    assert error.value.code == 2 and "'prepare'" in told and "usage" not in told and told.count("\n") <= 2
+
+
+def test_a_run_names_the_bank_it_was_made_with(desk):
+    other = desk.folder / "runs" / "stages" / "steps-0000000000000000" / "bank"  # sorts first, and is not the run's
+    other.mkdir(parents=True)
+    bank = LiveBank.of_run(desk.run, HashingEmbedder())
+    spec = PocketSpec(**fake_actor.WORLD)
+    assert set(bank.bank.ids) == {step.step_id for step in generate_steps(spec, "bank")}
+    tested = LiveBank.of_run(desk.run, HashingEmbedder(), part="test")
+    assert set(tested.bank.ids) == {step.step_id for step in generate_steps(spec, "test_bank")}
+    moved = desk.folder / "elsewhere"
+    (desk.folder / "runs").rename(moved)
+    assert LiveBank.of_run(moved / "pocket", HashingEmbedder(), candidates=False).bank.ids == bank.bank.ids
+    (moved / "pocket" / "provenance.json").unlink()
+    with pytest.raises(BankError, match="must name the bank of a finished `fit`"):
+        LiveBank.of_run(moved / "pocket", HashingEmbedder())

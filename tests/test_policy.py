@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import stat
 from fractions import Fraction
 
 import numpy as np
@@ -170,3 +172,13 @@ def test_a_damaged_policy_is_refused(tmp_path, damage):
         path.write_text(json.dumps(values | changes))
     with pytest.raises(PolicyError, match="must hold a whole policy"):
         Policy.load(tmp_path)
+
+
+def test_a_shared_policys_files_are_as_readable_as_the_umask_allows(tmp_path):
+    before = os.umask(0o027)
+    try:
+        policy().save_pretrained(tmp_path / "out")
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "out").iterdir()}
+    assert modes == dict.fromkeys(["model.safetensors", "config.json", "policy.json", "README.md"], 0o640)

@@ -1,14 +1,11 @@
 """The method live: a frozen policy, an actor and a bank of demonstrations behind one call.
 
 ```python
-from pathlib import Path
-
 from switchmem.actors.spec import ActorSpec
 from switchmem.agent import LiveBank, SwitchMemAgent
 from switchmem.memory import HashingEmbedder
 
-steps = next(Path("runs/stages").glob("steps-*/bank"))  # the run's demonstrations, or your own step shards
-bank = LiveBank.build(steps, HashingEmbedder())
+bank = LiveBank.of_run("runs/pocket", HashingEmbedder())  # the run's demonstrations; `build` takes step shards of yours
 agent = SwitchMemAgent.from_pretrained("runs/pocket/policy", ActorSpec("pocket"), bank)
 for _ in range(20):
     screenshot, elements = phone.look()  # yours: a picture, and [{"box": [0.1, 0.4, 0.9, 0.5], "text": "Wi-Fi"}, ...]
@@ -23,12 +20,14 @@ for _ in range(20):
 from switchmem.agent.agent import SwitchMemAgent, load_policy
 from switchmem.agent.baseline_agent import BaselineAgent, BaselineDecision
 from switchmem.agent.decision import Decision, Timings, Tokens
+from switchmem.agent.endpoint_agent import EndpointAgent
 from switchmem.agent.live_bank import LiveBank
 
 __all__ = [
     "BaselineAgent",
     "BaselineDecision",
     "Decision",
+    "EndpointAgent",
     "LiveBank",
     "SwitchMemAgent",
     "Timings",

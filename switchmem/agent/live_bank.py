@@ -150,6 +150,31 @@ class LiveBank:
         keys = rows.pop("keys")
         return cls(steps, Bank(ids, trajectories, categories, keys), embedder, rows or None, damaged)
 
+    @classmethod
+    def of_run(cls, run: str | Path, embedder: Embedder, part: str = "preference", **options: Any) -> LiveBank:
+        """Embed the demonstrations of a run: those with which its `fit`, or its `test`, was made.
+
+        Args:
+            run: its folder, such as ``runs/pocket``.
+            embedder: of the policy.
+            part: "preference" takes what `fit` retrieved from, "test" what `test` did.
+            **options: `candidates` and `batch_size` of `build`.
+
+        Raises:
+            BankError: if the run does not name its bank, or no step of it can be read.
+            DataError: if the bank is not where the run says.
+        """
+        run = Path(run)
+        path = run / ("provenance.json" if part == "preference" else f"provenance.{part}.json")
+        try:
+            stores = [run / name for name in json.loads(path.read_text(encoding="utf-8"))["harvests"][part]["bank"]]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BankError(
+                f"{path} must name the bank of a finished `{'fit' if part == 'preference' else part}`, got: {error!r}. "
+                "Run that again, which takes seconds, or give the step stores to `LiveBank.build`."
+            ) from error
+        return cls.build(stores, embedder, **options)
+
     def save(self, folder: str | Path) -> None:
         """Write the vectors into a folder; an earlier bank in it is replaced. The steps stay in their stores.
 

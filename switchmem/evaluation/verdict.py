@@ -242,11 +242,26 @@ def audit_text(document: Mapping[str, Any], title: str) -> str:
         document: of `build_audit`.
         title: what was audited.
     """
+    lines = [f"{title}: {audit_counts(document)}", f"{'':52}{'value':>9}  95 % interval"]
+    lines += [f"  {name:50}{value:>9}  {ends}" for name, value, ends in audit_rows(document)]
+    if document["unknown_costs"]:
+        lines.append(f"this harvest does not tell: {'; '.join(document['unknown_costs'])}")
+    return "\n".join([*lines, "", *document["verdict"]["text"]]) + "\n"
+
+
+def audit_counts(document: Mapping[str, Any]) -> str:
+    """What was audited, in numbers."""
+    counts = document["counts"]
+    return f"{counts['steps']} steps of {counts['trajectories']} trajectories, {counts['samples']} samples each"
+
+
+def audit_rows(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """The figures as text: name, value, 95 % interval.
+
+    Args:
+        document: of `build_audit`.
+    """
     counts, gap, router = document["counts"], document["oracle_gap"], document["router"]
-    lines = [
-        f"{title}: {counts['steps']} steps of {counts['trajectories']} trajectories, {counts['samples']} samples each",
-        f"{'':52}{'value':>9}  95 % interval",
-    ]
     rows: list[tuple[str, Mapping[str, Any] | None, float]] = [
         ("score under Text, %", document["scores"]["text"], 1),
         ("score under Image, %", document["scores"]["image"], 1),
@@ -262,18 +277,14 @@ def audit_text(document: Mapping[str, Any], title: str) -> str:
         ("router on unseen trajectories, gain in points", router.get("gain"), 1),
         *((f"cost: {name}", value, 1) for name, value in document["costs"].items()),
     ]
-    lines += [f"  {name:50}{_row(value, scale)}" for name, value, scale in rows]
-    if document["unknown_costs"]:
-        lines.append(f"this harvest does not tell: {'; '.join(document['unknown_costs'])}")
-    return "\n".join([*lines, "", *document["verdict"]["text"]]) + "\n"
+    return [(name, *_row(value, scale)) for name, value, scale in rows]
 
 
-def _row(value: Mapping[str, Any] | None, scale: float) -> str:
+def _row(value: Mapping[str, Any] | None, scale: float) -> tuple[str, str]:
     if value is None or value["mean"] is None:
-        return f"{'-':>9}  undefined"
+        return "-", "undefined"
     lo, hi = value["ci95"]
-    ends = "undefined" if lo is None else f"[{scale * lo:.2f}, {scale * hi:.2f}]"
-    return f"{scale * value['mean']:9.2f}  {ends}"
+    return f"{scale * value['mean']:.2f}", "undefined" if lo is None else f"[{scale * lo:.2f}, {scale * hi:.2f}]"
 
 
 def _signed(value: Mapping[str, Any]) -> str:

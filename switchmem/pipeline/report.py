@@ -23,6 +23,7 @@ from switchmem.console import progress, say
 from switchmem.evaluation import ResultsError, context_groups, read_results
 from switchmem.harvest import Harvest
 from switchmem.memory.views import Condition, text_state
+from switchmem.pipeline.report_audit import audit_of
 from switchmem.prompts import get_template
 from switchmem.report import Browser, Demo, Router, ShownStep, all_figures, as_file, embed, render, standalone
 from switchmem.runs import RunError, RunFolder
@@ -57,12 +58,14 @@ def write_report(run: RunFolder, stages: Stages, pictures: int | None = None, me
     results = finished(run)
     rows = read_rows(run.scores)
     recordings = Recordings.find(results, stages)
+    audit, told = audit_of(run)
     browser = make_browser(results, rows, recordings)
-    room = 1e6 * megabytes - len(render(results, browser))
+    browser = replace(browser, notes=[*browser.notes, *told])
+    room = 1e6 * megabytes - len(render(results, browser, audit))
     browser = with_pictures(browser, recordings, rows, pictures, room)
     path = run.path / "report" / "index.html"
     make_folder(path.parent)
-    write_whole(path, render(results, browser).encode("utf-8", "replace"))  # a lone surrogate is no text
+    write_whole(path, render(results, browser, audit).encode("utf-8", "replace"))  # a lone surrogate is no text
     make_folder(path.parent / "figures")
     for figure in all_figures(results):
         write_whole(path.parent / "figures" / f"{figure.name}.svg", as_file(figure).encode("utf-8", "replace"))

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from switchmem.console import quiet, say
 from switchmem.harvest import Harvest
 from switchmem.pipeline.used import IMAGE, TEXT, Used
 from switchmem.preference import PreferenceError, fit_targets, layer_auroc, stable_preference, utilities
-from switchmem.stages import Stage, write_json
+from switchmem.stages import Stage, write_json, write_whole
 
 FILES = ("targets.safetensors", "targets.json", "preference.safetensors", "preference.json")
 """What the stage holds."""
@@ -61,7 +61,7 @@ class Targets:
     def save(self, folder: Path) -> None:
         """Write ``targets.safetensors`` and ``targets.json``."""
         columns = {name: getattr(self, name).double().contiguous() for name in ("target", "delta", "text", "image")}
-        save_file(columns, folder / "targets.safetensors")
+        write_whole(folder / "targets.safetensors", save(columns))
         write_json(folder / "targets.json", {"counts": self.counts, "probe_auroc": self.probe_auroc})
 
     @classmethod

@@ -51,6 +51,9 @@ class StudyData(Protocol):
     def memory_stage(self, part: str) -> Stage:
         """The stage that holds a part's retrieved pairs."""
 
+    def bank_stores(self, part: str) -> list[Path]:
+        """Folders of the step stores from which a prepared part retrieves."""
+
     def select(self, part: str, folder: str | Path, limit: int | None = None) -> None:
         """Choose what the next prediction harvests."""
 

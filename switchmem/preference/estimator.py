@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -35,7 +34,7 @@ from switchmem.preference.utilities import (
     check_length,
     count_preferences,
 )
-from switchmem.stages import write_json
+from switchmem.stages import write_json, write_whole
 
 N_COMPONENTS = 64
 FOLDS = 5
@@ -153,8 +152,7 @@ class PreferenceEstimator:
         (folder / "preference.json").unlink(missing_ok=True)  # written last: with it the folder is complete
         # safetensors stores raw bytes, so a transposed view must be laid out first
         arrays = {name: np.array(getattr(self, name), order="C") for name in _ARRAYS}
-        save_file(arrays, folder / "preference.safetensors.part")
-        os.replace(folder / "preference.safetensors.part", folder / "preference.safetensors")
+        write_whole(folder / "preference.safetensors", save(arrays))  # `save_file` would keep it from all other users
         write_json(folder / "preference.json", {"format": _FORMAT, "counts": self.counts})
 
     @classmethod

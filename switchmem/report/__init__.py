@@ -7,10 +7,11 @@ dependency.
 
 from switchmem.report.browser import Browser, Demo, Picture, Router, ShownStep
 from switchmem.report.figures import Figure, all_figures, as_file, standalone
-from switchmem.report.page import render
+from switchmem.report.page import Audit, render
 from switchmem.report.pictures import embed, shrunk
 
 __all__ = [
+    "Audit",
     "Browser",
     "Demo",
     "Figure",

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -25,21 +26,43 @@ from switchmem.report.tables import (
     policy_table,
     provenance_list,
     seed_table,
+    table,
 )
 
 Results = Mapping[str, Any]
 
 
-def render(results: Results, browser: Browser) -> str:
+@dataclass(frozen=True)
+class Audit:
+    """What an audit found.
+
+    Args:
+        title: what was audited, in numbers.
+        verdict: its sentences.
+        rows: name, value and interval of each figure, as text.
+        notes: what they must be read with.
+    """
+
+    title: str
+    verdict: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+
+
+def render(results: Results, browser: Browser, audit: Audit | None = None) -> str:
     """The whole page.
 
     Args:
         results: of `switchmem.evaluation.read_results`.
         browser: what the step browser shows; without steps that part says so.
+        audit: of the run's preference harvest; None where there is none.
     """
     facts = f"{results['n_steps']:,} test steps of {results['n_trajectories']:,} trajectories"
-    sections = (_results(results), _figures(results), steps_section(browser), _details(results))
-    links = (("results", "Results"), ("figures", "Figures"), ("steps", "Steps"), ("details", "Details"))
+    sections = [_results(results), _figures(results), steps_section(browser), _details(results)]
+    links = [("results", "Results"), ("figures", "Figures"), ("steps", "Steps"), ("details", "Details")]
+    if audit is not None:
+        sections.insert(2, _audit(audit))
+        links.insert(2, ("audit", "Audit"))
     return whole_page(str(results["benchmark"]), facts, links, sections, browser)
 
 
@@ -130,6 +153,16 @@ def _figures(results: Results) -> Element:
         for f in all_figures(results)
     ]
     return section("figures", "Figures", node("div", shown, class_="gallery"))
+
+
+def _audit(audit: Audit) -> Element:
+    return section(
+        "audit",
+        "Audit",
+        *(node("p", sentence) for sentence in audit.verdict),
+        node("ul", (node("li", note) for note in audit.notes), class_="notes", aria_label="Notes of the audit"),
+        table((audit.title, "value", "95 % interval"), [(None, row) for row in audit.rows], "Audit"),
+    )
 
 
 def _details(results: Results) -> Element:

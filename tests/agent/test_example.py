@@ -1,5 +1,6 @@
 """The example of the package and of the README runs as it stands, on a folder as `fit` leaves it."""
 
+import json
 import re
 import shutil
 
@@ -27,6 +28,9 @@ def test_it_runs(queries, store, make_policy, tmp_path, monkeypatch, capsys):
     (code,) = BLOCK.findall(switchmem.agent.__doc__)
     monkeypatch.chdir(tmp_path)
     shutil.copytree(store.folder, tmp_path / "runs" / "stages" / "steps-0123456789abcdef" / "bank")
+    (tmp_path / "runs" / "pocket").mkdir()
+    provenance = {"harvests": {"preference": {"bank": ["../stages/steps-0123456789abcdef/bank"]}}}
+    (tmp_path / "runs" / "pocket" / "provenance.json").write_text(json.dumps(provenance))
     make_policy(embedder=HashingEmbedder().name, dim=HashingEmbedder().dim).save(
         tmp_path / "runs" / "pocket" / "policy"
     )

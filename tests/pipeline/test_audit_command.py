@@ -123,3 +123,21 @@ def test_costs_are_those_that_the_harvest_kept():
         "actor seconds per step of the harvest": [1.0, 3.0],
     }
     assert len(unknown) == 3 and unknown[1:] == ["prompt tokens with Image", "tokens of an answer with Image"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--data.init_args.apps=3"], "data.init_args.apps was 2 and is now 3"),
+        (["--sampling.temperature=0.5"], "sampling.temperature was 0.7 and is now 0.5"),
+    ],
+)
+def test_other_data_than_the_runs_is_refused_before_anything_is_harvested(desk, flags, told, capsys):
+    stages = {path.name for path in (desk.folder / "runs" / "stages").iterdir()}
+    assert desk("audit", *flags) == 1 and not desk.loads and not (desk.run / "audit.json").exists()
+    error = capsys.readouterr().err
+    assert "`audit` must be of what `fit` harvested in" in error and told in error
+    assert f"`audit --run {desk.run}`" in error and "`--run.name NAME`" in error
+    assert {path.name for path in (desk.folder / "runs" / "stages").iterdir()} == stages
+    assert desk("audit", f"--run={desk.run}", small=["--run.report=false"]) == 0 and not desk.loads  # the way out
+    assert desk("audit", "--data.init_args.batch_size=3") == 0  # says nothing of the data

@@ -28,6 +28,14 @@ def report(run, *flags):
     return Page((run / "report" / "index.html").read_text(encoding="utf-8"))
 
 
+def sections(page):
+    return [element["attributes"]["id"] for element in page.all("section")]
+
+
+def words(page):
+    return page.one("main")["text"]
+
+
 def rows_of(run):
     return pq.read_table(run / "scores.parquet").to_pylist()
 
@@ -263,3 +271,31 @@ def test_figures_go_to_weights_and_biases_alone(trained, monkeypatch):
         assert page.errors == [] and len(page.all("svg")) == 1
     log_figures(results, [])
     assert len(logged) == 1
+
+
+def test_the_audit_of_the_run_is_in_the_page(desk):
+    assert "audit" not in sections(report(desk.run))
+    assert desk("audit") == 0
+    page, found = report(desk.run), json.loads((desk.run / "audit.json").read_text())
+    assert sections(page).index("audit") == sections(page).index("steps") - 1
+    for told in (*found["verdict"]["text"], *found["notes"]):
+        assert told in words(page)
+    for value in (found["scores"]["text"], found["router"]["gain"]):
+        assert f"{value['mean']:.2f}" in words(page)
+        assert "[{:.2f}, {:.2f}]".format(*value["ci95"]) in words(page)
+
+
+@pytest.mark.parametrize("damage", ["cut", "no verdict", "list", "other harvest"])
+def test_an_audit_that_says_nothing_of_the_run_is_left_out(desk, damage):
+    assert desk("audit") == 0
+    path, config = desk.run / "audit.json", desk.run / "config.audit.yaml"
+    if damage == "cut":
+        path.write_text(path.read_text()[:200])
+    elif damage == "other harvest":
+        config.write_text(config.read_text().replace("apps: 2", "apps: 40"))
+    else:
+        path.write_text("[]" if damage == "list" else "{}")
+    page = report(desk.run)
+    assert "audit" not in sections(page)
+    assert "The audit is not in this page" in words(page)
+    assert damage != "other harvest" or "data.init_args.apps was 2 and is now 40" in words(page)
