@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import math
 import re
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
@@ -29,6 +30,7 @@ _LONG_PRESS_SECONDS = 0.9  # real time: the browser takes a touch of half a seco
 _TYPING_MS = 100  # of the page's clock between the last letter and Enter
 _QUIET_MS, _LONGEST_SCROLL_MS = 120, 2000
 _CLOSE_SECONDS = 3.0
+_SLOP = 15.0  # CSS pixels of a finger's way that Chromium takes for a tap's trembling: they scroll nothing
 _LIFT_SECONDS = 0.12  # a finger that rests before it lifts leaves nothing rolling on
 
 # Random numbers drawn while the page loads, before the task is seeded, are the same every time as well.
@@ -217,6 +219,7 @@ class TaskPage:
 
     async def swipe(self, start: tuple[float, float], end: tuple[float, float], moves: int = 10) -> None:
         """Move a finger from one place to another, in CSS pixels; what it scrolls stays where it was left."""
+        await self._evaluate(f"phone.hold({start[0]}, {start[1]})", self._world)
         await self._touch("touchStart", *start)
         for move in range(1, moves + 1):
             part = move / moves
@@ -224,6 +227,8 @@ class TaskPage:
         await asyncio.sleep(_LIFT_SECONDS)
         await self._touch("touchEnd")
         await self._evaluate(f"phone.still({_QUIET_MS}, {_LONGEST_SCROLL_MS})", self._world)
+        dx, dy = (_scrolled(a - b) for a, b in zip(start, end, strict=True))
+        await self._evaluate(f"phone.place({dx}, {dy})", self._world)
 
     async def type(self, text: str, clear: bool = False) -> None:
         """Type into what has the focus and press Enter, as AndroidWorld always does."""
@@ -279,3 +284,8 @@ class TaskPage:
     async def _settle(self, taps_before: int | None = None) -> None:
         taps, wait = (-1, 0) if taps_before is None else (taps_before, TAP_MS)
         await self._evaluate(f"phone.settled({taps}, {wait})", self._world)
+
+
+def _scrolled(way: float) -> float:
+    """How far a view goes with a finger that went so far the other way, in CSS pixels."""
+    return math.copysign(max(0.0, abs(way) - _SLOP), way)

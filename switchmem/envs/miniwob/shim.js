@@ -31,6 +31,22 @@
     await frame();
     await frame();
   };
+  // Where the view is when a frame is drawn, Chromium foresees from the finger's last moves and the time of day: it ends
+  // some pixels from where the finger took it. Which element has moved, and how far it should have, is known.
+  let held = [];
+  const around = (node) => (node ? [node, ...around(node.parentElement)] : []);
+  phone.hold = (x, y) => {
+    const seen = [...around(document.elementFromPoint(x, y)), document.scrollingElement];
+    held = seen.filter(Boolean).map((node) => ({ node, left: node.scrollLeft, top: node.scrollTop }));
+  };
+  phone.place = async (dx, dy) => {
+    const moved = held.find(({ node, left, top }) => node.scrollLeft !== left || node.scrollTop !== top);
+    held = [];
+    if (!moved) return;
+    moved.node.scrollTo(Math.round(moved.left + dx), Math.round(moved.top + dy));
+    await frame();
+    await frame();
+  };
   const frame = () => new Promise((done) => requestAnimationFrame(done));
   phone.taps = () => taps;
   phone.settled = async (tapsBefore, milliseconds) => {
