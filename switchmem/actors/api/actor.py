@@ -21,7 +21,7 @@ from switchmem.actors.api.answers import AnswerCache, Usage, read_answer, read_t
 from switchmem.actors.api.client import ChatClient, Job, Reply
 from switchmem.actors.api.endpoint import Endpoint
 from switchmem.actors.api.messages import Pictures, messages
-from switchmem.actors.api.outcomes import Failure, FailureKind
+from switchmem.actors.api.outcomes import STOPPING, Failure, FailureKind
 from switchmem.actors.protocol import ActorError, Observation, StepPrompts
 from switchmem.actors.sampling import Sampling
 from switchmem.memory.views import Condition
@@ -49,6 +49,11 @@ class RequestsFailedError(ActorError):
     def __init__(self, message: str, failures: dict[str, Failure]) -> None:
         super().__init__(message)
         self.failures = failures
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether no other request would fare better: nobody answers there, or the key is refused."""
+        return any(failure.kind in STOPPING for failure in self.failures.values())
 
 
 class ContextLengthError(RequestsFailedError):
@@ -134,8 +139,8 @@ class ChatActor:
             sampling: temperature, seeds and length of the answers.
 
         Returns:
-            One observation per step, in order, with states of shape ``[0, 0]``. The numbers of new tokens are the
-            server's, 0 where it does not tell.
+            One observation per step, in order, with states of shape ``[0, 0]``. The numbers of tokens are the server's;
+            where it does not tell, those of answers are 0 and those of prompts are left out.
 
         Raises:
             ActorError: if layers are asked for.
@@ -153,14 +158,17 @@ class ChatActor:
         started = time.perf_counter()
         asked = list(self._questions(batch, conditions, sampling))
         completions = self._answer(asked)
-        told = [(read_answer(c)[0], (read_tokens(c) or (0, 0, 0))[1]) for c in (completions[q.key] for q in asked)]
+        told = [(read_answer(c)[0], read_tokens(c) or (0, 0, 0)) for c in (completions[q.key] for q in asked)]
         answers: list[dict[Condition, list[str]]] = [{} for _ in batch]
         tokens: list[dict[Condition, list[int]]] = [{} for _ in batch]
-        for question, (text, count) in zip(asked, told, strict=True):
+        prompts: list[dict[Condition, int]] = [{} for _ in batch]
+        for question, (text, (prompt, drawn, _)) in zip(asked, told, strict=True):
             answers[question.row].setdefault(question.condition, []).append(text)
-            tokens[question.row].setdefault(question.condition, []).append(count)
+            tokens[question.row].setdefault(question.condition, []).append(drawn)
+            if prompt:
+                prompts[question.row][question.condition] = prompt
         seconds = (time.perf_counter() - started) / len(batch)
-        return [_observation(step, answers[b], tokens[b], seconds) for b, step in enumerate(batch)]
+        return [_observation(step, answers[b], tokens[b], prompts[b], seconds) for b, step in enumerate(batch)]
 
     def _questions(
         self, batch: Sequence[StepPrompts], conditions: Sequence[Condition], sampling: Sampling
@@ -261,11 +269,15 @@ class _Question:
 
 
 def _observation(
-    step: StepPrompts, answers: dict[Condition, list[str]], tokens: dict[Condition, list[int]], seconds: float
+    step: StepPrompts,
+    answers: dict[Condition, list[str]],
+    tokens: dict[Condition, list[int]],
+    prompts: dict[Condition, int],
+    seconds: float,
 ) -> Observation:
     # L = 0 blocks of width D = 0: a reader that wants states fails on the shape instead of computing with zeros
     shifted: dict[Condition, torch.Tensor] = {c: torch.zeros(0, 0) for c in step.prompts if c is not Condition.NONE}
-    return Observation(step.step_id, torch.zeros(0, 0), shifted, answers, tokens, seconds)
+    return Observation(step.step_id, torch.zeros(0, 0), shifted, answers, tokens, seconds, prompts)
 
 
 def _digest(values: Any) -> str:
