@@ -67,6 +67,7 @@ class Rollout:
         make_agent: agents with the loaded actor.
         watch: whether episodes are shown as they go.
         baselines: the memory baselines that are played too; None for none.
+        spent: what the actor's endpoint was asked in this process, as plain JSON values; None without one.
     """
 
     world: World
@@ -78,12 +79,14 @@ class Rollout:
     make_agent: MakeAgent
     watch: bool = False
     baselines: PlayedBaselines | None = None
+    spent: Callable[[], Mapping[str, Any]] | None = None
 
     def __post_init__(self) -> None:
-        if self.spec.endpoint is not None:
+        if self.spec.endpoint is not None and SWITCHMEM in self.settings.policies:
             raise RolloutError(
-                f"`actor` must run in this process for a rollout, got the endpoint {self.spec.endpoint.base_url}. Load "
-                "the same model's weights."
+                f"`actor` must run in this process to be routed by its hidden states, got the endpoint "
+                f"{self.spec.endpoint.base_url}, which shows none. Leave SwitchMem out (--rollout.policies "
+                "[none,text,image,both]), or load the same model's weights."
             )
         unknown = [task for task in self.settings.tasks or () if task not in self.world.tasks]
         if unknown:
@@ -139,6 +142,7 @@ class Rollout:
             "threshold": None if calibrated is None else dict(calibrated.facts),
             "settings": {**self.world.facts, "screen_text": self.spec.screen_text, "stuck": self.settings.stuck},
             "episodes": stages,
+            "endpoint": None if self.spent is None else dict(self.spent()),
             "provenance": dict(provenance),
         }
         notes = self._told(bank_facts)

@@ -81,6 +81,7 @@ def run_rollout(words: Sequence[str]) -> int:
         live_agents(chosen.actor, most, load),
         chosen.watch,
         PlayedBaselines(chosen.baselines, chosen.actor, most, stages, load),
+        None if chosen.actor.endpoint is None else lambda: load().usage.to_dict(),
     )
     if chosen.run.threads is not None:
         torch.set_num_threads(chosen.run.threads)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from switchmem.actors.api.actor import RequestsFailedError
 from switchmem.agent import BaselineDecision, Decision
 from switchmem.envs.base import ActionError, PhoneAction, PhoneActionType, Screen
 from switchmem.memory.budget import BudgetError
@@ -19,6 +20,8 @@ _log = logging.getLogger(__name__)
 
 AGENT_ERROR = "agent_error"
 """The agent could not be asked: a prompt too long, or a damaged demonstration."""
+REQUEST_FAILED = "request_failed"
+"""The actor's endpoint gave no answer, and others may be answered all the same."""
 STUCK = "stuck"
 """The same screen came so often that the rollout's own limit was reached; the paper has none."""
 SEEN = "seen"
@@ -92,6 +95,9 @@ def play(
         stuck: end it when so many equal screens came in a row, >= 2; None never does.
         watcher: is told of each screen.
         fatal: errors that mean that there is no environment at all, and so no failure of the actor; they come through.
+
+    Raises:
+        RequestsFailedError: if the actor's endpoint cannot be reached, or refuses its key.
     """
     try:
         screen, info = env.reset(seed=job.seed, options={"task": job.task})
@@ -105,8 +111,8 @@ def play(
             break
         try:
             decision = decide(screen)
-        except (PromptError, BudgetError, RecordError) as error:
-            ending, detail = AGENT_ERROR, str(error)
+        except (PromptError, BudgetError, RecordError, RequestsFailedError) as error:
+            ending, detail = _unasked(error)
             break
         if watcher is not None:
             watcher.saw(job, len(moves), screen, decision)
@@ -147,6 +153,15 @@ def failure(error: Exception, fatal: tuple[type[Exception], ...] = ()) -> tuple[
         _log.warning("An episode's environment broke: %r. The episode counts as failed.", error)
         return ENVIRONMENT_ERROR, repr(error)
     return str(ending.value), str(error)
+
+
+def _unasked(error: Exception) -> tuple[str, str]:
+    """How an episode ends whose agent has no answer; an endpoint that answers nobody is no failure of the actor."""
+    if not isinstance(error, RequestsFailedError):
+        return AGENT_ERROR, str(error)
+    if error.hopeless:  # the rollout stops, and goes on from here
+        raise error
+    return REQUEST_FAILED, str(error)
 
 
 def _is_stuck(moves: list[Move], screen: Screen, limit: int) -> bool:

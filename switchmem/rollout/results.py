@@ -25,6 +25,7 @@ from switchmem.envs.base import Ending
 from switchmem.evaluation import baseline_text, cluster_bootstrap, holm, mcnemar_exact
 from switchmem.memory.views import Condition
 from switchmem.rollout.baseline_results import told_of_played
+from switchmem.rollout.play import REQUEST_FAILED
 from switchmem.rollout.trace import ENVIRONMENT_ERROR, Facts, finite
 
 FORMAT = "switchmem.rollout/1"
@@ -84,6 +85,11 @@ def build_rollout_results(played: Played, replicates: int = 20_000) -> dict[str,
         notes.append(
             f"{broken} episodes ended because their environment broke, twice each, and count as failed: their traces "
             "say how. Delete these to have them played again."
+        )
+    if refused := sum(row["endings"].get(REQUEST_FAILED, 0) for row in policies.values()):
+        notes.append(
+            f"{refused} episodes ended because the actor's endpoint gave no answer, and count as failed: their traces "
+            "say why. Delete these to have them played again."
         )
     if unequal:
         notes.append(
@@ -150,6 +156,7 @@ def _row(episodes: Sequence[Facts]) -> dict[str, Any]:
         "image_rate": shown / remembered if remembered else None,
         "forms": dict(forms),
         "unparsable": sum(e.unparsable for e in episodes),
+        "tokens": {"prompt": sum(e.tokens[0] for e in episodes), "answer": sum(e.tokens[1] for e in episodes)},
         "endings": dict(Counter(e.ending for e in episodes)),
         "actor_seconds_per_step": statistics.fmean(actor) if actor else None,
         "seconds_per_step": statistics.fmean(whole) if whole else None,

@@ -11,7 +11,7 @@ import io
 import json
 import math
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,7 @@ class Facts:
         unparsable: moves whose answer was no action, or none that the environment has.
         actor_seconds: of the actor and the router at each move.
         step_seconds: of the whole move, the environment included.
+        tokens: that the actor read and wrote, of all moves.
         baseline: of each move under a memory baseline the entries of `BASELINE`, and "seconds"; none otherwise.
     """
 
@@ -89,6 +90,7 @@ class Facts:
     unparsable: int
     actor_seconds: tuple[float, ...]
     step_seconds: tuple[float, ...]
+    tokens: tuple[int, int] = (0, 0)
     baseline: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -151,10 +153,23 @@ class Trace:
             unparsable=sum(bool(move.note) for move in self.moves),
             actor_seconds=tuple(actor),
             step_seconds=tuple(whole),
+            tokens=_tokens(self.moves),
             baseline=tuple(
                 {**{name: told[name] for name in BASELINE}, "seconds": told["timings"]["decoding"]} for told in baseline
             ),
         )
+
+
+def _tokens(moves: Sequence[Move]) -> tuple[int, int]:
+    """What the actor read and wrote; a memory baseline tells both as they are, or neither."""
+    read = written = 0
+    for decision in (move.decision for move in moves):
+        told = decision["tokens"]
+        if isinstance(told, Mapping):
+            behind = "state" if decision["memory"] is None else "memory"
+            told = (told["shared"] + told[behind], told["answer"])
+        read, written = read + (told[0] if told else 0), written + (told[1] if told else 0)
+    return read, written
 
 
 def look_of(utterance: str, screenshot: Screenshot) -> str:
@@ -283,10 +298,11 @@ def _facts(data: bytes) -> Facts:
     values = json.loads(data)
     if values.pop("format") != FORMAT:
         raise ValueError(f"no {FORMAT}")
+    values.setdefault("tokens", [0, 0])  # nor did earlier ones count them
     values.setdefault("baseline", [])  # traces from before the baselines were played have none
     rows = {field.name: values[field.name] for field in fields(Facts)}
     reward = rows["raw_reward"]
-    for name in ("forms", "memories", "actor_seconds", "step_seconds", "baseline"):
+    for name in ("forms", "memories", "actor_seconds", "step_seconds", "tokens", "baseline"):
         rows[name] = tuple(rows[name])
     return Facts(**{**rows, "raw_reward": None if reward is None else float(reward)})
 

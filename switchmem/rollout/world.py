@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from switchmem.actors.spec import ActorSpec
-from switchmem.actors.vlm import VLMActor
-from switchmem.agent import LiveBank, SwitchMemAgent
+from switchmem.agent import EndpointAgent, LiveBank, SwitchMemAgent
 from switchmem.envs.miniwob.tasks import instance_seed
 from switchmem.policy import Policy
 from switchmem.rollout.android_world import PAUSE, AndroidWorldEnv, episode_reward, miniwob_tasks, open_device
 from switchmem.rollout.play import Environment
-from switchmem.rollout.protocol import MakeAgent
+from switchmem.rollout.protocol import LiveAgent, MakeAgent
 from switchmem.rollout.results import RolloutError
 
 
@@ -102,7 +101,7 @@ def emulator(console_port: int = 5554, adb_path: str = "adb", max_steps: int = 3
     return World(tuple(tasks), instance_seed, make_env, facts, most_workers=1, notes=(note,))
 
 
-def live_agents(spec: ActorSpec, max_new_tokens: int, load: Callable[[], VLMActor]) -> MakeAgent:
+def live_agents(spec: ActorSpec, max_new_tokens: int, load: Callable[[], Any]) -> MakeAgent:
     """Agents that share one loaded actor.
 
     Args:
@@ -111,7 +110,9 @@ def live_agents(spec: ActorSpec, max_new_tokens: int, load: Callable[[], VLMActo
         load: gives the loaded actor, always the same one.
     """
 
-    def make(policy: Policy | None, bank: LiveBank | None) -> SwitchMemAgent:
+    def make(policy: Policy | None, bank: LiveBank | None) -> LiveAgent:
+        if spec.endpoint is not None:  # a rollout refuses policies for one
+            return EndpointAgent(spec, load(), bank, max_new_tokens)
         return SwitchMemAgent(policy, spec, load(), bank, max_new_tokens)
 
     return make
