@@ -40,7 +40,8 @@ def test_whole_instances_are_in_one_part(played):
 @pytest.mark.browser
 def test_a_text_is_typed_at_its_place(played):
     part = played.part("preference")
-    typed = [s for s in part.iterate(part.step_ids) if s.action.type is ActionType.TYPE]
+    steps = [part[step_id] for step_id in part.step_ids]
+    typed = [step for step in steps if step.action.type is ActionType.TYPE]
     assert len(typed) == 2
     for step in typed:
         assert step.action.point is not None and step.action.text in step.instruction

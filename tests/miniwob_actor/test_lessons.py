@@ -19,7 +19,7 @@ from switchmem.memory.views import Condition
 from switchmem.miniwob_actor.collect import TRAINING_SEED
 from switchmem.miniwob_actor.model import build_tokenizer, frequent_words
 from switchmem.miniwob_actor.optimizers import Optimizers
-from switchmem.miniwob_actor.samples import GRAMMAR, STATE_TOKENS, TEMPLATE, Lessons, collate, exchange
+from switchmem.miniwob_actor.samples import GRAMMAR, STATE_TOKENS, TEMPLATE, Lessons, Sample, collate, exchange
 from switchmem.miniwob_actor.train import held_out, texts_of
 from switchmem.pocket_actor.model import build_config, build_image_processor
 from switchmem.prompts import build_prompts
@@ -61,6 +61,11 @@ def lessons(encoder) -> Lessons:
     return Lessons(STEPS, encoder, *encoder.visual_tokens(grid))
 
 
+def learned_of(sample: Sample, encoder: PromptEncoder) -> str:
+    learned = [token for token, is_learned in zip(sample.ids, sample.learned, strict=True) if is_learned]
+    return encoder.tokenizer.decode(learned)
+
+
 @pytest.mark.parametrize("condition", list(Condition))
 def test_a_sample_is_the_actors_own_prompt_and_the_gold_answer(encoder, lessons, condition):
     step, demo = STEPS[2], STEPS[5]
@@ -94,8 +99,9 @@ def test_questions_are_answered_with_the_place_of_what_they_ask(lessons, encoder
         places = re.findall(r"x\d+ y\d+", told)
         assert places and set(places) <= {GRAMMAR.point(*e.center) for e in STEPS[0].elements}
         assert ("Submit x16 y35" in told) == ("x16 y35" in places) and "EditText" not in told
-        learned = [token for token, is_learned in zip(sample.ids, sample.learned, strict=True) if is_learned]
-        assert encoder.tokenizer.decode(learned).split() == " ".join(places).split()
+        pairs = re.findall(r"find (.*?) (x\d+ y\d+)", told)
+        behind_the_first_word = [" ".join([*label.split()[1:], place]) for label, place in pairs]
+        assert learned_of(sample, encoder).split() == " ".join(behind_the_first_word).split()
 
 
 def test_words_are_exchanged_alike_in_instruction_screen_and_text():
@@ -151,8 +157,8 @@ def test_lists_ask_for_places_that_they_told(lessons, encoder, level):
         pairs = re.findall(r"find (.*?) (x\d+ y\d+)", asked)
         assert pairs and not sample.pictures
         assert all(f"{label} {place}" in told for label, place in pairs)
-        learned = [token for token, is_learned in zip(sample.ids, sample.learned, strict=True) if is_learned]
-        assert encoder.tokenizer.decode(learned).split() == " ".join(place for _, place in pairs).split()
+        behind_the_first_word = [" ".join([*label.split()[1:], place]) for label, place in pairs]
+        assert learned_of(sample, encoder).split() == " ".join(behind_the_first_word).split()
         lengths.add(len(re.findall(r"x\d+ y\d+", told)))
     assert min(lengths) >= 2 and max(lengths) <= 5 + 3 * level
 
