@@ -12,9 +12,9 @@ from switchmem.arguments import CONFIGS, GROUPS
 from switchmem.cli import main
 
 # The configs that need recorded folders are run in benchmarks/test_recorded_configs.py and data_modules/; the one that
-# needs a browser in rollout/test_rollout_in_chromium.py.
+# needs a browser in rollout/test_rollout_in_chromium.py and test_web_actor.py.
 RUN_HERE = {"pocket.yaml"}
-RUN_THERE = {"trajectories.yaml", "aitw.yaml", "learngui.yaml", "miniwob.yaml"}
+RUN_THERE = {"trajectories.yaml", "aitw.yaml", "learngui.yaml", "miniwob.yaml", "miniwob_offline.yaml"}
 DOCUMENTS = [*CONFIGS.rglob("*.yaml"), CONFIGS.parent / "README.md", CONFIGS.parent / "CONTRIBUTING.md"]
 COMMAND = re.compile(r"python (?:\S*/)?train\.py (.*)")
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from switchmem.actors.protocol import Actor
 from switchmem.actors.spec import ActorSpec
 from switchmem.agent import BaselineAgent, LiveBank
-from switchmem.memory.baseline import Baseline
+from switchmem.memory.baseline import Baseline, Writer
 from switchmem.pipeline.baselines import make_writer, writer_fingerprint, writer_name
 from switchmem.settings import BaselineSettings
 from switchmem.stages import Stages
 
 
-@dataclass(frozen=True)
+@dataclass
 class PlayedBaselines:
     """The baselines that a rollout plays.
 
@@ -32,7 +32,9 @@ class PlayedBaselines:
     max_new_tokens: int
     stages: Stages
     load: Callable[[], Actor]
-    _made: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self._writer: Writer | None = None
 
     def chosen(self) -> list[Baseline]:
         """Those that are asked for, in order."""
@@ -53,9 +55,9 @@ class PlayedBaselines:
     def agent(self, baseline: Baseline, bank: LiveBank, fingerprint: str) -> BaselineAgent:
         """An agent under a baseline; one writer serves them all."""
         actor = self.load()
-        if "writer" not in self._made:
-            self._made["writer"] = make_writer(self.settings, self.stages, actor, self.spec.device, fingerprint)
-        return BaselineAgent(baseline, self.spec, actor, bank, self._made["writer"], self.max_new_tokens)
+        if self._writer is None:
+            self._writer = make_writer(self.settings, self.stages, actor, self.spec.device, fingerprint)
+        return BaselineAgent(baseline, self.spec, actor, bank, self._writer, self.max_new_tokens)
 
     def about(self) -> dict[str, Mapping[str, Any]]:
         """What the results tell of each as it is."""
