@@ -13,15 +13,13 @@ from switchmem.agent import BaselineDecision, Decision
 from switchmem.envs.base import ActionError, PhoneAction, PhoneActionType, Screen
 from switchmem.memory.budget import BudgetError
 from switchmem.prompts import PromptError
-from switchmem.rollout.trace import ENVIRONMENT_ERROR, Move, Trace
+from switchmem.rollout.trace import ENVIRONMENT_ERROR, REQUEST_FAILED, Move, Trace
 from switchmem.steps import RecordError
 
 _log = logging.getLogger(__name__)
 
 AGENT_ERROR = "agent_error"
 """The agent could not be asked: a prompt too long, or a damaged demonstration."""
-REQUEST_FAILED = "request_failed"
-"""The actor's endpoint gave no answer, and others may be answered all the same."""
 STUCK = "stuck"
 """The same screen came so often that the rollout's own limit was reached; the paper has none."""
 SEEN = "seen"

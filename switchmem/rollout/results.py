@@ -25,8 +25,7 @@ from switchmem.envs.base import Ending
 from switchmem.evaluation import baseline_text, cluster_bootstrap, holm, mcnemar_exact
 from switchmem.memory.views import Condition
 from switchmem.rollout.baseline_results import told_of_played
-from switchmem.rollout.play import REQUEST_FAILED
-from switchmem.rollout.trace import ENVIRONMENT_ERROR, Facts, finite
+from switchmem.rollout.trace import ENVIRONMENT_ERROR, REQUEST_FAILED, Facts, finite
 
 FORMAT = "switchmem.rollout/1"
 SWITCHMEM = "switchmem"
