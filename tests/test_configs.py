@@ -54,7 +54,7 @@ def test_a_group_file_changes_what_it_names(path, capsys):
 
 
 def assert_holds(printed, written):
-    """What a file says stands in the resolved config, whatever else stands there; a class may be left to its default."""
+    """What a file says stands in the resolved config, whatever else does; a class may be left to its default."""
     if "class_path" in printed and "class_path" not in written:
         printed = printed["init_args"]
     for key, value in written.items():
