@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the command line's parser runs these imports too, so they m
     from switchmem.actors.encoder import PromptEncoder
     from switchmem.actors.protocol import Actor
 
-SHIPPED = {"pocket": Path(__file__).parent / "pocket"}
+SHIPPED = {name: Path(__file__).parent / name for name in ("pocket", "miniwob")}
 """Folders of the actors that come along, by name."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
@@ -49,7 +49,7 @@ class ActorSpec:
     """A frozen actor.
 
     Args:
-        model: ``pocket`` for the one that is shipped, a folder, or a hub id.
+        model: ``pocket`` or ``miniwob`` for those that are shipped, a folder, or a hub id.
         revision: commit, tag or branch of a hub id; a commit is recommended, the others can move. Without meaning for
             a folder.
         adapter: folder or hub id of a PEFT adapter such as a LoRA, which is merged into the weights; null for none.

@@ -66,8 +66,8 @@ class Course:
     seed: int = 0
     episodes: int = 16
     lists: int = 475
-    reading: int = 400
-    acting: int = 4000
+    reading: int = 150
+    acting: int = 1025
     batch: int = 32
     lr: float = 2e-3
     matrix_lr: float = 2e-2

@@ -28,7 +28,7 @@ def test_it_prints_the_table_and_writes_everything(desk, capsys):
         "config.rollout.yaml", "provenance.rollout.json", "results.json", "rollout.txt", "report", "watch"
     }  # fmt: skip
     results = json.loads((run / "results.json").read_text())
-    assert results["provenance"]["actor"]["model"] == "pocket" and results["provenance"]["policy"] is None
+    assert results["provenance"]["actor"]["model"] == "miniwob"
     config = yaml.safe_load((run / "config.rollout.yaml").read_text())
     assert config["rollout"]["bank_seed"] == 1001 and config["rollout"]["policies"] == ["none", "text", "image"]
     assert len(list((run / "watch").glob("*.gif"))) == 3 * 5 + 5  # the evaluation's and the bank's
@@ -69,13 +69,17 @@ def test_another_kind_of_run_is_left_alone(desk, capsys):
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
-        ("--rollout.policies=[none,switchmem]", "`rollout.policy` must name the policy that SwitchMem chooses with"),
+        (
+            "--rollout.policies=[none,switchmem]",
+            "must hold a whole policy (policy.json, config.json, model.safetensors)",
+        ),
+        ("--rollout.policies=[none,switchmem] --rollout.policy=null", "`rollout.policy` must name the policy that"),
         ("--rollout.tasks=[no-such]", "`rollout.tasks` must be tasks of the benchmark, got ['no-such']"),
         ("--rollout.environment=emulator", "AndroidWorld must be installed"),
     ],
 )
 def test_mistakes_are_explained(desk, capsys, flag, message):
-    assert main(["rollout", *FLAGS, flag]) == 1
+    assert main(["rollout", *FLAGS, *flag.split()]) == 1
     assert message in capsys.readouterr().err
     assert not (desk / "runs" / "miniwob" / "results.json").exists()
 

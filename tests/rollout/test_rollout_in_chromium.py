@@ -59,7 +59,7 @@ def test_the_command_plays_the_protocol_and_shows_it(desk, capsys):
     assert results["missing"] == ["drag-item"] and results["n_tasks"] == 3
     assert results["bank"]["made_by"] == "demonstrators" and results["bank"]["demonstrations"] == 2
     assert results["instances"]["shared"] == [] and results["unequal"] == []
-    assert results["settings"]["environment"] == "miniwob" and results["settings"]["screen_text"] is False
+    assert results["settings"]["environment"] == "miniwob" and results["settings"]["screen_text"] is True
     assert "miniwob, online: 3 tasks" in printed and "drag-item" in printed
     page = (run / "report" / "index.html").read_text()
     steps = json.loads(page.partition('id="data">')[2].partition("</script>")[0])["steps"]
