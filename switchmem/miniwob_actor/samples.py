@@ -30,8 +30,9 @@ SHARES = {Condition.NONE: 0.6, Condition.TEXT: 0.2, Condition.IMAGE: 0.2}
 """How often a prompt has which memory."""
 STATE_TOKENS = 256
 """The most tokens of a textual screen, current or demonstrated: `actor.state_tokens` of the actor's config."""
-_EXCHANGED = 0.7
-_SPELLED = 0.3
+_EXCHANGED = 0.8
+_SPELLED = 0.5
+_MOVED = 0.5
 _RARE = 0.15
 _QUESTIONS = 12
 _FURTHER_QUESTIONS = 4
@@ -86,6 +87,8 @@ class Lessons:
             demo = self._step(rng, step.category if rng.random() < 0.8 else self._task(rng))
         if rng.random() < _EXCHANGED:
             step = self._exchanged(rng, step)
+        if rng.random() < _MOVED:
+            step = move(rng, step)
         return self._asked(rng, self.sample(step, demo, condition), step, _FURTHER_QUESTIONS)
 
     def sample(self, step: Step, demo: Step | None, condition: Condition) -> Sample:
@@ -126,12 +129,16 @@ class Lessons:
             level: from 0 on; higher ones have longer lists.
         """
         count = int(rng.integers(2, 6 + 3 * level))
-        labels = [" ".join(rng.choice(self._words, size=rng.integers(1, 5))) for _ in range(count)]
+        labels = [" ".join(self._label(rng)) for _ in range(count)]
         places = [GRAMMAR.point(*rng.random(2)) for _ in labels]
         kinds = rng.choice(_KINDS, size=count)
         told = " ".join(f"{kind} {label} {at}" for kind, label, at in zip(kinds, labels, places, strict=True))
         ids = [*self._encoder.tokens(f"state {told} screen")]
         return self._questions(rng, Sample(ids, [False] * len(ids), ()), list(zip(labels, places, strict=True)))
+
+    def _label(self, rng: np.random.Generator) -> list[str]:
+        words = rng.choice(self._words, size=rng.integers(1, 5)).tolist()
+        return [_spelled(rng) if rng.random() < _SPELLED / 2 else word for word in words]
 
     def _asked(self, rng: np.random.Generator, sample: Sample, step: Step, most: int) -> Sample:
         """The chat with questions behind it; elements that share their label with another are not asked for."""
@@ -171,10 +178,14 @@ class Lessons:
 
     def _another(self, rng: np.random.Generator, word: str) -> str:
         if rng.random() < _SPELLED:
-            letters = list(string.ascii_letters + string.digits)
-            return "".join(rng.choice(letters, size=rng.integers(2, 7)))
+            return _spelled(rng)
         other = self._pool[rng.integers(len(self._pool))]
         return other[0].upper() + other[1:] if word[0].isupper() else other[0].lower() + other[1:]
+
+
+def _spelled(rng: np.random.Generator) -> str:
+    """A word that no vocabulary holds."""
+    return "".join(rng.choice(list(string.ascii_letters + string.digits), size=rng.integers(2, 7)))
 
 
 def answer_of(step: Step) -> str:
@@ -186,6 +197,28 @@ def answer_of(step: Step) -> str:
     label = one_line(element.label) or (f"#{name}" if name else element.kind.rpartition(".")[2])
     verb, _, rest = words.partition(" ")
     return " ".join([verb, *label.split()[-_LABEL_WORDS:], rest])
+
+
+def move(rng: np.random.Generator, step: Step) -> Step:
+    """The step with the label of what is touched at the place of another element of its kind, and touched there.
+
+    Only where the instruction names the label, so that it alone tells which element is meant. The picture stays.
+    """
+    target, point = demonstrated(step), step.action.point
+    label = "" if target is None else one_line(target.text)
+    if target is None or point is None or step.action.end is not None or not label or label not in step.instruction:
+        return step
+    others = [
+        e
+        for e in step.elements
+        if (e.kind, e.checked) == (target.kind, target.checked) and one_line(e.text) not in ("", label)
+    ]
+    if not others:
+        return step
+    other = others[rng.integers(len(others))]
+    texts = {id(target): other.text, id(other): target.text}
+    elements = tuple(replace(e, text=texts.get(id(e), e.text)) for e in step.elements)
+    return replace(step, elements=elements, action=replace(step.action, point=other.center))
 
 
 def _changing_words(steps: Sequence[Step]) -> set[str]:

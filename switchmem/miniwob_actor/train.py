@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from transformers import AttentionInterface, Qwen3_5ForConditionalGeneration
+from transformers import AttentionInterface, PreTrainedTokenizerFast, Qwen3_5ForConditionalGeneration
 
 from switchmem.actors.encoder import PromptEncoder
 from switchmem.benchmarks.pocket.apps import generator
@@ -213,14 +213,23 @@ def texts_of(steps: list[Step]) -> list[str]:
     return read + [GRAMMAR.action(step.action) for step in steps]
 
 
-def train(course: Course, out: Path) -> None:
-    """Play, learn, and write the actor's folder."""
+def train(course: Course, out: Path, start: Path | None = None) -> None:
+    """Play, learn, and write the actor's folder.
+
+    Args:
+        course: sizes.
+        out: the folder.
+        start: of an actor that is taught further; None begins with random weights.
+    """
     out.mkdir(parents=True, exist_ok=True)
     stores = collect(out / "demonstrations", course.episodes)
     steps = [step for store in stores.values() for step in store.iterate(store.step_ids)]
     began = time.process_time()
     learned, asked = held_out(steps)
-    tokenizer = build_tokenizer(frequent_words(texts_of(learned)))
+    if start is None:
+        tokenizer = build_tokenizer(frequent_words(texts_of(learned)))
+    else:
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(start)
     config = build_config(tokenizer, course.width, course.layers, linear=1)
     encoder = PromptEncoder(tokenizer, build_image_processor(), config.image_token_id, None)
     pictures = Pictures(steps, encoder)
@@ -228,7 +237,10 @@ def train(course: Course, out: Path) -> None:
     lessons = Lessons(learned, encoder, visual_tokens)
     LOG.info("%d steps to learn from, %d held out, %d words", len(learned), len(asked), len(tokenizer))
     AttentionInterface.register("float32", float32_attention)
-    model = build_model(config, course.seed, head=0.2)
+    if start is None:
+        model = build_model(config, course.seed, head=0.2)
+    else:
+        model = Qwen3_5ForConditionalGeneration.from_pretrained(start, dtype=torch.float32)
     model.model.language_model.set_attn_implementation("float32")
     teach(model, lessons, asked, pictures, course, out)
     model.model.language_model.set_attn_implementation("sdpa")
@@ -244,10 +256,12 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder of the actor and of its demonstrations")
+    parser.add_argument("--start", type=Path, help="folder of an actor that is taught further")
     for name, field in Course.__dataclass_fields__.items():
         parser.add_argument(f"--{name}", type=type(field.default), default=field.default)
     values = vars(parser.parse_args())
-    train(Course(**{k: v for k, v in values.items() if k != "out"}), values["out"])
+    out, start = values.pop("out"), values.pop("start")
+    train(Course(**values), out, start)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,17 @@ from switchmem.memory.views import Condition
 from switchmem.miniwob_actor.collect import TRAINING_SEED
 from switchmem.miniwob_actor.model import build_tokenizer, frequent_words
 from switchmem.miniwob_actor.optimizers import Optimizers
-from switchmem.miniwob_actor.samples import GRAMMAR, STATE_TOKENS, TEMPLATE, Lessons, Sample, collate, exchange
+from switchmem.miniwob_actor.samples import (
+    GRAMMAR,
+    STATE_TOKENS,
+    TEMPLATE,
+    Lessons,
+    Sample,
+    answer_of,
+    collate,
+    exchange,
+    move,
+)
 from switchmem.miniwob_actor.train import held_out, texts_of
 from switchmem.pocket_actor.model import build_config, build_image_processor
 from switchmem.prompts import build_prompts
@@ -61,9 +71,12 @@ def lessons(encoder) -> Lessons:
     return Lessons(STEPS, encoder, *encoder.visual_tokens(grid))
 
 
-def learned_of(sample: Sample, encoder: PromptEncoder) -> str:
-    learned = [token for token, is_learned in zip(sample.ids, sample.learned, strict=True) if is_learned]
-    return encoder.tokenizer.decode(learned)
+def check_questions(sample: Sample, told: str, encoder: PromptEncoder) -> list[str]:
+    """Learned is all behind each question's first token; returns the places."""
+    pairs = re.findall(r"find (.*?) (x\d+ y\d+)(?= find|$)", told)
+    wanted = [token for pair in pairs for token in encoder.tokens(" ".join(["find", *pair]))[2:]]
+    assert [token for token, is_learned in zip(sample.ids, sample.learned, strict=True) if is_learned] == wanted
+    return [place for _, place in pairs]
 
 
 @pytest.mark.parametrize("condition", list(Condition))
@@ -99,9 +112,7 @@ def test_questions_are_answered_with_the_place_of_what_they_ask(lessons, encoder
         places = re.findall(r"x\d+ y\d+", told)
         assert places and set(places) <= {GRAMMAR.point(*e.center) for e in STEPS[0].elements}
         assert ("Submit x16 y35" in told) == ("x16 y35" in places) and "EditText" not in told
-        pairs = re.findall(r"find (.*?) (x\d+ y\d+)", told)
-        behind_the_first_word = [" ".join([*label.split()[1:], place]) for label, place in pairs]
-        assert learned_of(sample, encoder).split() == " ".join(behind_the_first_word).split()
+        assert check_questions(sample, told, encoder) == places
 
 
 def test_words_are_exchanged_alike_in_instruction_screen_and_text():
@@ -118,9 +129,33 @@ def test_drawn_words_that_change_are_looked_up_and_those_of_the_task_stay(lesson
         chat = encoder.tokenizer.decode(sample.ids)
         chat, _, _ = chat.rpartition("<|im_end|>")  # questions follow
         typed = chat.split()[-1]
-        assert chat.count(typed) == 3 and "Submit" in chat and "Enter" in chat
+        assert chat.count(typed) == 3 and "Submit" in chat and "Enter" in chat, chat
         texts.add(typed)
     assert len(texts) > len(NAMES), "some words are new"
+
+
+def listed(action: Action, *rows: tuple[str, bool], instruction: str = "Select Ada and click Submit.") -> Step:
+    elements = tuple(
+        UIElement((0.1, n / 10, 0.5, n / 10 + 0.05), text=text, kind="CheckBox", checked=checked)
+        for n, (text, checked) in enumerate(rows)
+    )
+    return replace(STEPS[0], instruction=instruction, elements=elements, action=action)
+
+
+def test_a_label_that_the_instruction_names_moves_with_its_action():
+    tap = Action(ActionType.TAP, (0.3, 0.025))
+    step = listed(tap, ("Ada", False), ("Grace", False), ("Alan", True), ("", False))
+    moved = move(np.random.default_rng(0), step)
+    assert [e.text for e in moved.elements] == ["Grace", "Ada", "Alan", ""], "the only other one without a mark"
+    assert moved.action.point == step.elements[1].center and [e.box for e in moved.elements] == [
+        e.box for e in step.elements
+    ]
+    assert answer_of(moved).startswith("tap Ada")
+    assert move(np.random.default_rng(0), replace(step, instruction="Select the 1st one.")) == replace(
+        step, instruction="Select the 1st one."
+    )
+    alone = listed(tap, ("Ada", False), ("Grace", True))
+    assert move(np.random.default_rng(0), alone) == alone
 
 
 def test_a_tap_and_a_text_are_one_step():
@@ -154,11 +189,9 @@ def test_lists_ask_for_places_that_they_told(lessons, encoder, level):
     for number in range(20):
         sample = lessons.draw_list(np.random.default_rng(number), level)
         told, _, asked = encoder.tokenizer.decode(sample.ids).partition("screen")
-        pairs = re.findall(r"find (.*?) (x\d+ y\d+)", asked)
-        assert pairs and not sample.pictures
-        assert all(f"{label} {place}" in told for label, place in pairs)
-        behind_the_first_word = [" ".join([*label.split()[1:], place]) for label, place in pairs]
-        assert learned_of(sample, encoder).split() == " ".join(behind_the_first_word).split()
+        asked = asked.strip()
+        places = check_questions(sample, asked, encoder)
+        assert places and not sample.pictures and all(place in told for place in places)
         lengths.add(len(re.findall(r"x\d+ y\d+", told)))
     assert min(lengths) >= 2 and max(lengths) <= 5 + 3 * level
 
