@@ -44,8 +44,8 @@ class MiniWobDataModule(StepsDataModule):
     def __init__(
         self,
         suite_seed: int = 3_000_000,
-        episodes: int = 6,
-        test_episodes: int = 2,
+        episodes: int = 3,
+        test_episodes: int = 1,
         tasks: list[str] | None = None,
         html_root: str | None = None,
         batch_size: int = 8,
