@@ -41,7 +41,8 @@ def desk(two_buttons, tmp_path, monkeypatch):
 def rollout(server, *flags, policies="[none,text,image,both]", **endpoint):
     told = {"base_url": server.base_url, "api_key_env": None, "backoff": 0.01, "attempts": 2, **endpoint}
     told.update(prompt_price=1.0, completion_price=10.0)
-    fixed = ["--rollout.bootstrap=100", "--rollout.workers=2", "--actor.model=served"]
+    words = ["--actor.grammar=pocket", "--actor.screen_text=false"]
+    fixed = ["--rollout.bootstrap=100", "--rollout.workers=2", "--actor.model=served", *words]
     code = main(
         ["rollout", "--config=miniwob.yaml", f"--actor.endpoint={json.dumps(told)}", f"--rollout.policies={policies}",
          *fixed, *flags]
