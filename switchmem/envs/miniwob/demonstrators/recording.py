@@ -62,7 +62,12 @@ def record(env: MiniWobEnv, task: str, seeds: Sequence[int], failed: Callable[[i
             failed(seed, str(error))
             continue
         if not episode.succeeded:
-            failed(seed, episode.detail or str(episode.ending))
+            how = (
+                "the script lost its way"
+                if episode.ending is None
+                else f"the episode ended with {episode.ending.value}"
+            )
+            failed(seed, f"{how}: {episode.detail}" if episode.detail else how)
         yield from typed_at_once(small(step) for step in steps)
 
 
