@@ -104,7 +104,8 @@ def _fit(used: Used, folder: Path) -> Targets:
     )
     estimator.save(folder)
     stable, auroc = _probe(used)
-    say("layer probe, AUROC by block: " + ", ".join(f"{k}: {_number(v)}" for k, v in auroc.items()))
+    told = ", ".join(f"{k}: {_number(v)}" for k, v in auroc.items())
+    say(f"layer probe, AUROC by block: {told} (of {stable} steps on which the samples agree)")
     return Targets(
         target=torch.from_numpy(target),
         delta=torch.from_numpy(pair.delta),
