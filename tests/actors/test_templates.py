@@ -188,6 +188,7 @@ def test_each_actor_of_the_configs_speaks_its_own_language(project):
     spoken = {name: (spec.load_grammar().name, spec.load_template().name) for name, spec in specs.items()}
     assert spoken == {
         "pocket": ("pocket", "pocket"),
+        "miniwob": ("miniwob", "pocket"),
         "qwen3.5-9b": ("mobile_use", "default"),
         "qwen3-vl-8b": ("mobile_use", "default"),
         "qwen2.5-vl-7b": ("mobile_use_pixels", "default"),

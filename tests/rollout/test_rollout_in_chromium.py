@@ -84,6 +84,11 @@ def test_baselines_are_played_on_the_same_screens(desk, monkeypatch, capsys):
     monkeypatch.setattr(ActorSpec, "load", lambda spec: actor)
     asked = flags(["click-button"], "[none]", bank="demonstrators", max_steps=2, workers=1, bootstrap=100)
     names = ["--baselines.names=[m3a,agmem_whole]", "--baselines.m3a.actions=actor"]
+    names += [
+        "--actor.grammar=pocket",
+        "--actor.screen_text=false",
+        "--actor.state_tokens=null",
+    ]  # as this actor speaks
     assert main(["rollout", *asked, *names]) == 0
     results = read_rollout_results(desk / "runs" / "miniwob" / "results.json")
     assert list(results["policies"]) == ["none", "m3a", "agmem_whole"] and results["unequal"] == []
