@@ -119,7 +119,12 @@ class Crew(Generic[Env]):
         over = _Over()
         try:
             while not self._stop.is_set():
-                job = todo.get_nowait()
+                try:
+                    job = todo.get_nowait()
+                except (
+                    queue.Empty
+                ):  # nothing is left to play; raised by an episode, it would be an error like any other
+                    break
                 env = self._open() if env is None else env
                 result = work(env, job)
                 if self._broke(result):  # perhaps not the episode's fault: once more, in a fresh one
@@ -131,8 +136,6 @@ class Crew(Generic[Env]):
                 if self._broke(result):
                     broken, env = env, None
                     _close(broken)
-        except queue.Empty:
-            pass  # nothing is left to play
         except BaseException as error:  # raised where the crew was asked
             over.error = error
         finally:

@@ -1,5 +1,6 @@
 """Episodes in parallel: each worker has its own environment; nothing hangs and nothing is lost when one breaks."""
 
+import queue
 import threading
 
 import pytest
@@ -89,6 +90,14 @@ def test_an_error_comes_out_and_everything_is_closed(where):
     with pytest.raises(OSError, match="no room"), Crew(make, 4) as crew:
         list(crew.run(JOBS, work))
     assert all(env.closed for env in opened) and threading.active_count() == before
+
+
+def test_an_episodes_own_empty_queue_is_no_end_of_the_work():
+    def work(env, job):
+        raise queue.Empty
+
+    with pytest.raises(queue.Empty), Crew(lambda: Env([]), 2) as crew:
+        list(crew.run(JOBS, work))
 
 
 def test_leaving_early_ends_the_episodes_under_way():
