@@ -16,6 +16,8 @@ from switchmem.steps import RecordError, UIElement
 
 _BOUNDS = re.compile(r"\[(-?\d{1,9}),(-?\d{1,9})\]\[(-?\d{1,9}),(-?\d{1,9})\]")
 _SYSTEM_UI = "com.android.systemui"
+BULLET = "\N{BULLET}"
+"""What stands for each character of a password."""
 _INTERACTIVE = ("clickable", "long-clickable", "scrollable", "checkable")
 
 
@@ -83,10 +85,10 @@ def _element(node: Node, width: int, height: int) -> UIElement | None:
     if left >= right or top >= bottom:
         return None
     attributes = node.attributes
-    description = attributes.get("content-desc", "")
+    text, description = attributes.get("text", ""), attributes.get("content-desc", "")
     return UIElement(
         box=(left / width, top / height, right / width, bottom / height),
-        text="" if node.is_set("password") else attributes.get("text", ""),
+        text=BULLET * len(text) if node.is_set("password") else text,
         kind=attributes.get("class", "").rpartition(".")[2],
         description=(description if description != "null" else "") or attributes.get("hint", ""),
         resource_id=attributes.get("resource-id", ""),
@@ -100,8 +102,8 @@ def _element(node: Node, width: int, height: int) -> UIElement | None:
 def ui_elements(nodes: Sequence[Node], width: int, height: int) -> tuple[tuple[UIElement, ...], int]:
     """Elements of a screen: the nodes that have words or can be acted on, layout containers left out.
 
-    Boxes are cut to the screen. A password's text is never taken over; the word "null" that some apps
-    put as a description counts as none.
+    Boxes are cut to the screen. Of a password's text only its length is taken over, in bullets, as the screen shows it;
+    the word "null" that some apps put as a description counts as none.
 
     Args:
         nodes: a parsed dump.

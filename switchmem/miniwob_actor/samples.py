@@ -22,7 +22,7 @@ from switchmem.actors.grammars.miniwob import MiniWobGrammar
 from switchmem.memory.budget import Budget
 from switchmem.memory.views import Condition, demonstrated, one_line, text_state
 from switchmem.prompts import POCKET, build_prompt, escape_template_tokens
-from switchmem.steps import Step
+from switchmem.steps import Step, UIElement
 
 GRAMMAR = MiniWobGrammar()
 TEMPLATE = POCKET.with_screen_text()
@@ -37,6 +37,7 @@ _RARE = 0.15
 _QUESTIONS = 12
 _FURTHER_QUESTIONS = 4
 _LABEL_WORDS = 6
+_ROW, _BESIDE, _SAME_PLACE = 0.03, 0.12, 0.007  # of the screen's height: within a row, at most so far, equal
 _KINDS = ("Button", "TextView", "EditText", "CheckBox", "Image")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
 _TAKEN = re.compile(r"[xy]\d+|find|state|screen")  # words of the lists themselves
@@ -141,10 +142,10 @@ class Lessons:
         return [_spelled(rng) if rng.random() < _SPELLED / 2 else word for word in words]
 
     def _asked(self, rng: np.random.Generator, sample: Sample, step: Step, most: int) -> Sample:
-        """The chat with questions behind it; elements that share their label with another are not asked for."""
-        labels = Counter(one_line(e.label) for e in step.elements)
-        pairs = [(one_line(e.label), GRAMMAR.point(*e.center)) for e in step.elements if e.label.strip()]
-        return self._questions(rng, sample, [pair for pair in pairs if labels[pair[0]] == 1], most)
+        """The chat with questions behind it; elements that are called as another is are not asked for."""
+        pairs = [(called(step, e), GRAMMAR.point(*e.center)) for e in step.elements]
+        times = Counter(words for words, _ in pairs)
+        return self._questions(rng, sample, [pair for pair in pairs if pair[0] and times[pair[0]] == 1], most)
 
     def _questions(
         self, rng: np.random.Generator, sample: Sample, pairs: Sequence[tuple[str, str]], most: int = _QUESTIONS
@@ -189,36 +190,86 @@ def _spelled(rng: np.random.Generator) -> str:
 
 
 def answer_of(step: Step) -> str:
-    """The demonstrated action with the label of what it touches, or its name or kind where it has none."""
+    """The demonstrated action with what it touches before the place: ``tap Ada Image x31 y44``, see `called`."""
     words, element = GRAMMAR.action(step.action), demonstrated(step)
     if step.action.point is None or element is None:
         return words
-    name = element.resource_id.rpartition("/")[2]
-    label = one_line(element.label) or (f"#{name}" if name else element.kind.rpartition(".")[2])
     verb, _, rest = words.partition(" ")
-    return " ".join([verb, *label.split()[-_LABEL_WORDS:], rest])
+    return " ".join([verb, *called(step, element).split()[-_LABEL_WORDS:], rest])
+
+
+def called(step: Step, element: UIElement) -> str:
+    """The words by which an element of a screen is told from the others."""
+    label, name, kind = one_line(element.label), element.resource_id.rpartition("/")[2], _kind(element)
+    if label or name:
+        return label or f"#{name}"
+    beside = None if step.action.end is not None and element is demonstrated(step) else neighbour(step, element)
+    return kind if beside is None else f"{one_line(beside.text)} {kind}"
+
+
+def neighbour(step: Step, element: UIElement) -> UIElement | None:
+    """The text that tells an element without a label from others of its kind, or None.
+
+    A field's is the nearest one, first in its row and then above it; any other element's is the nearest that the
+    instruction names: whose mail it stands beside. Nothing below, or to the right in the row, is looked at.
+    """
+    x, y = element.center
+    near = []
+    for number, other in enumerate(step.elements):
+        across, down = x - other.center[0], y - other.center[1]
+        words = one_line(other.text)
+        tells = not other.editable if element.editable else words in step.instruction
+        in_row = abs(down) <= _ROW
+        if _WORD.search(words) and tells and -_ROW <= down <= _BESIDE and (across > 0 or not in_row):
+            near.append((not in_row, abs(across) if in_row else down, number, other))
+    return min(near)[-1] if near else None
 
 
 def move(rng: np.random.Generator, step: Step) -> Step:
-    """The step with the label of what is touched at the place of another element of its kind, and touched there.
+    """The step with the label of what is touched exchanged for that of an element like it, and that one touched.
 
-    Only where the instruction names the label, so that it alone tells which element is meant. The picture stays.
+    Only where the instruction names the label, so that it alone tells which element is meant. The label is the
+    element's own or its `neighbour`'s. The picture stays.
     """
     target, point = demonstrated(step), step.action.point
-    label = "" if target is None else one_line(target.text)
-    if target is None or point is None or step.action.end is not None or not label or label not in step.instruction:
+    if target is None or point is None or step.action.end is not None:
         return step
-    others = [
-        e
-        for e in step.elements
-        if (e.kind, e.checked) == (target.kind, target.checked) and one_line(e.text) not in ("", label)
-    ]
+    named = target if target.text.strip() else neighbour(step, target)
+    label = "" if named is None else one_line(named.text)
+    if named is None or not label or label not in step.instruction:
+        return step
+    others = [(other, like) for other in step.elements for like in _alike(step, named, target, other)]
     if not others:
         return step
-    other = others[rng.integers(len(others))]
-    texts = {id(target): other.text, id(other): target.text}
+    other, like = others[rng.integers(len(others))]
+    texts = {id(named): other.text, id(other): named.text}
     elements = tuple(replace(e, text=texts.get(id(e), e.text)) for e in step.elements)
-    return replace(step, elements=elements, action=replace(step.action, point=other.center))
+    return replace(step, elements=elements, action=replace(step.action, point=like.center))
+
+
+def _alike(step: Step, named: UIElement, target: UIElement, other: UIElement) -> list[UIElement]:
+    """Elements that stand to ``other`` as ``target`` does to what names it."""
+    if _looks(other) != _looks(named) or one_line(other.text) in ("", one_line(named.text)):
+        return []
+    if target is named:
+        return [other]
+    down = target.center[1] - named.center[1]
+    return [
+        e
+        for e in step.elements
+        if _looks(e) == _looks(target)
+        and not e.label.strip()
+        and abs(e.center[0] - target.center[0]) < _SAME_PLACE
+        and abs(e.center[1] - other.center[1] - down) < _SAME_PLACE
+    ]
+
+
+def _looks(element: UIElement) -> tuple[str, bool]:
+    return element.kind, element.checked
+
+
+def _kind(element: UIElement) -> str:
+    return element.kind.rpartition(".")[2]
 
 
 def _changing_words(steps: Sequence[Step]) -> set[str]:

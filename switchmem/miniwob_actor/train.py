@@ -67,12 +67,12 @@ class Course:
     episodes: int = 16
     lists: int = 475
     reading: int = 150
-    acting: int = 1025
+    acting: int = 2400
     batch: int = 32
     lr: float = 2e-3
     matrix_lr: float = 2e-2
     width: int = 128
-    layers: int = 3
+    layers: int = 4
 
     @property
     def updates(self) -> int:

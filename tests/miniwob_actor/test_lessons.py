@@ -158,6 +158,40 @@ def test_a_label_that_the_instruction_names_moves_with_its_action():
     assert move(np.random.default_rng(0), alone) == alone
 
 
+def mails(action: Action, instruction: str) -> Step:
+    """Two mails below a search field: sender, subject, and a bin and a star without words on the right of each."""
+
+    def text(left: float, top: float, words: str) -> UIElement:
+        return UIElement((left, top, left + 0.2, top + 0.02), text=words, kind="TextView")
+
+    rows = [text(0.02, 0.06, "Search"), UIElement((0.3, 0.06, 0.9, 0.08), kind="EditText", editable=True)]
+    for top, who, what in ((0.2, "Ada", "Bernoulli numbers"), (0.3, "Grace", "Compilers")):
+        rows += [text(0.02, top, who), text(0.02, top + 0.03, what)]
+        rows += [UIElement((left, top, left + 0.05, top + 0.02), kind="Image") for left in (0.8, 0.9)]
+    return replace(STEPS[0], instruction=instruction, elements=tuple(rows), action=action)
+
+
+def test_what_has_no_words_is_called_by_what_it_stands_beside():
+    star = Action(ActionType.TAP, (0.925, 0.31))
+    step = mails(star, "Find the email by Grace and click the star icon.")
+    assert answer_of(step) == f"tap Grace Image {GRAMMAR.point(0.925, 0.31)}"
+    assert answer_of(replace(step, instruction="Click the last star.")) == f"tap Image {GRAMMAR.point(0.925, 0.31)}"
+    typed = replace(step, action=Action(ActionType.TYPE, (0.6, 0.07), text="Ada"))
+    assert answer_of(typed) == f"type Search EditText {GRAMMAR.point(0.6, 0.07)} Ada"
+    swiped = replace(step, action=Action(ActionType.SWIPE, (0.925, 0.31), end=(0.925, 0.1)))
+    assert answer_of(swiped).startswith("swipe Image x")
+
+
+def test_an_icon_moves_with_the_name_beside_it():
+    step = mails(Action(ActionType.TAP, (0.925, 0.31)), "Find the email by Grace and click the star icon.")
+    moved = move(np.random.default_rng(0), step)
+    assert moved.action.point == pytest.approx((0.925, 0.21)), "the other mail's star, not its bin"
+    assert [e.text for e in moved.elements if e.text] == [
+        *("Search", "Grace", "Bernoulli numbers", "Ada", "Compilers")
+    ], "nothing but the senders changed places"
+    assert answer_of(moved) == f"tap Grace Image {GRAMMAR.point(0.925, 0.21)}"
+
+
 def test_a_tap_and_a_text_are_one_step():
     tap, text = Action(ActionType.TAP, (0.3, 0.12)), Action(ActionType.TYPE, text="Ada")
     press = Action(ActionType.TAP, (0.3, 0.32))
