@@ -23,7 +23,7 @@ from typing import Any
 import torch
 import yaml
 from jsonargparse import Namespace
-from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch import Callback, LightningDataModule, Trainer
 from lightning.pytorch.callbacks import RichProgressBar
 from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCLI
 from lightning.pytorch.loggers import CSVLogger
@@ -33,18 +33,20 @@ from lightning.pytorch.utilities.rank_zero import rank_zero_only
 from switchmem.actors.sampling import Sampling
 from switchmem.actors.spec import ActorSpec
 from switchmem.arguments import resolve_arguments
+from switchmem.commands import StudyTrainer
 from switchmem.console import is_first_rank, muted, quiet, say
 from switchmem.expected import EXPECTED, explained
 from switchmem.flags import ShortParser
 from switchmem.learner import RouterModule
 from switchmem.pipeline import Study, Workshop, best_checkpoint, validated
+from switchmem.pipeline.consistency import check_audit, check_hyperparameters, check_test, checkpoint_to_resume
 from switchmem.pipeline.report import MEGABYTES, try_report, write_report
 from switchmem.pipeline.rollout_folder import is_rollout
 from switchmem.pipeline.share import push_policy
 from switchmem.ranks import end_with_launcher, forget_launcher, mark_launcher
-from switchmem.resolved import changes, differing, ignored_by_test, other_harvest, router_settings
+from switchmem.resolved import router_settings
 from switchmem.router import Target
-from switchmem.runs import RunError, RunFolder, release_folders
+from switchmem.runs import RunFolder, release_folders
 from switchmem.settings import BaselineSettings, MemorySettings, RunSettings, StudySettings
 from switchmem.stages import FULL, UNWRITABLE, Stages, unwritable
 
@@ -76,79 +78,6 @@ def class_by_path(path: str) -> Any:
     """
     module, _, name = path.rpartition(".")
     return getattr(importlib.import_module(module), name)
-
-
-class StudyTrainer(Trainer):
-    """Lightning's Trainer; methods named as commands give these their places on the command line."""
-
-    def prepare(self, model: LightningModule, datamodule: LightningDataModule | None = None) -> None:
-        """Write the benchmark's step shards; loads no model."""
-        raise RunError("`prepare` must be run by `python train.py prepare`, got a bare Trainer. Use the command.")
-
-    def show(
-        self,
-        model: LightningModule,
-        datamodule: LightningDataModule | None = None,
-        step: str | None = None,
-        memory_step: str | None = None,
-    ) -> None:
-        """Print a step's prompts as the actor gets them and write its pictures; loads no weights.
-
-        Args:
-            model: not used.
-            datamodule: where the step is.
-            step: id of a step of any part; without it, the first ids of each part are listed.
-            memory_step: id of the demonstration to show instead of the retrieved one.
-        """
-        raise RunError("`show` must be run by `python train.py show`, got a bare Trainer. Use the command.")
-
-    def harvest(self, model: LightningModule, datamodule: LightningDataModule | None = None) -> None:
-        """Harvest the frozen actor's states and sampled actions; trains nothing."""
-        raise RunError("`harvest` must be run by `python train.py harvest`, got a bare Trainer. Use the command.")
-
-    def audit(self, model: LightningModule, datamodule: LightningDataModule | None = None) -> None:
-        """Tell from the preference harvest whether a router could gain anything; harvests what is not there yet."""
-        raise RunError("`audit` must be run by `python train.py audit`, got a bare Trainer. Use the command.")
-
-    def report(
-        self,
-        model: LightningModule,
-        datamodule: LightningDataModule | None = None,
-        pictures: int | None = None,
-        megabytes: int = MEGABYTES,
-    ) -> None:
-        """Write a tested run's results as one HTML page; needs the run's folder and stages, no model and no data.
-
-        Args:
-            model: not used.
-            datamodule: not used.
-            pictures: the most steps that carry their screens in the page; null takes as many as fit.
-            megabytes: size that the page's screens may bring it to, at least 1.
-        """
-        raise RunError("`report` must be run by `python train.py report`, got a bare Trainer. Use the command.")
-
-    def push(
-        self,
-        model: LightningModule,
-        datamodule: LightningDataModule | None = None,
-        repo_id: str | None = None,
-        folder: str | None = None,
-        policy: str | None = None,
-        private: bool | None = None,
-        revision: str | None = None,
-    ) -> None:
-        """Upload a tested run's policy with a model card of its results; needs the run's folder, no model and no data.
-
-        Args:
-            model: not used.
-            datamodule: not used.
-            repo_id: owner/name on the hub; the repository is created where it is missing.
-            folder: write what would be uploaded into this folder instead.
-            policy: one of the folders in the run's `policy`, such as dcoe-1; null takes the run's own.
-            private: whether a new repository is private; null takes the owner's default.
-            revision: branch; null takes the main one.
-        """
-        raise RunError("`push` must be run by `python train.py push`, got a bare Trainer. Use the command.")
 
 
 class SwitchMemCLI(LightningCLI):
@@ -210,7 +139,7 @@ class SwitchMemCLI(LightningCLI):
         # a `fast_dev_run` leaves the run alone, but for the stages, which are true for any run
         self.run_folder = RunFolder(self.stages.root / "fast_dev_run" if section.trainer.fast_dev_run else folder)
         if section.get("ckpt_path"):
-            section.ckpt_path = self._checkpoint(section.ckpt_path)
+            section.ckpt_path = checkpoint_to_resume(self.run_folder, section.ckpt_path)
         self.requested = self.config.clone()
 
     @property
@@ -218,29 +147,12 @@ class SwitchMemCLI(LightningCLI):
         """The part of the config that belongs to the command."""
         return self.config[self.config.subcommand]
 
-    def _checkpoint(self, name: str) -> str:
-        """A checkpoint's path: "last" is the run's own. Others must be files, so that they can be compared first."""
-        path = self.run_folder.checkpoints / "last.ckpt" if name == "last" else Path(name)
-        if not is_first_rank():  # the first rank may have set the earlier run aside before this one was launched
-            path = self.run_folder.find(path)
-        if not path.is_file():
-            known = ", ".join(sorted(str(p) for p in self.run_folder.checkpoints.glob("*.ckpt"))) or "none"
-            raise RunError(f"`--ckpt_path` must be a file or 'last', got {name!r} ({path}). This run has: {known}.")
-        try:
-            if "hyper_parameters" not in torch.load(path, map_location="meta", weights_only=True):
-                raise ValueError("it has no hyperparameters")
-        except Exception as error:  # whatever unpickling garbage comes upon
-            raise RunError(
-                f"`--ckpt_path` must be a checkpoint that a `fit` of this project wrote, got {path}: "
-                f"{str(error).partition(chr(10))[0] or type(error).__name__}. Leave it out to train afresh."
-            ) from error
-        return str(path)
-
     # --- before anything is built ---
 
     def before_instantiate_classes(self) -> None:
         """Stop where a checkpoint overrules the command; place what the trainer writes."""
-        self._check_hyperparameters()
+        asked = self.requested[self.requested.subcommand].model.as_dict()
+        check_hyperparameters(asked, self.section.model.as_dict(), self.section.get("ckpt_path"))
         self.resolved = self._resolved()
         trainer = self.section.trainer
         if trainer.fast_dev_run and self.section.study.limit is None:
@@ -251,18 +163,6 @@ class SwitchMemCLI(LightningCLI):
         for logger in loggers:
             if isinstance(logger, Namespace) and logger.class_path.endswith(".WandbLogger"):
                 self._place_wandb(logger.init_args)
-
-    def _check_hyperparameters(self) -> None:
-        asked = self.requested[self.requested.subcommand].model.as_dict()
-        found = differing(asked, self.section.model.as_dict())
-        if found:
-            values = "; ".join(
-                f"model.{name} is {there!r} there and {here!r} here" for name, (here, there) in found.items()
-            )
-            raise RunError(
-                f"`--ckpt_path` must hold the hyperparameters that were asked for, got {self.section.ckpt_path} where "
-                f"{values}. Ask for the checkpoint's values, or leave out `--ckpt_path` to train afresh."
-            )
 
     def _resolved(self) -> dict[str, Any]:
         """The config as it was asked for, in plain values."""
@@ -434,13 +334,13 @@ class SwitchMemCLI(LightningCLI):
 
     def audit(self, model: RouterModule, datamodule: LightningDataModule) -> None:
         """Judge the preference harvest."""
-        self._check_audit_against_fit()
+        check_audit(self.run_folder, self.resolved)
         self.study.audit(model.target, self.provenance)
 
     def test(self, model: RouterModule, datamodule: LightningDataModule) -> None:
         """Score every policy on the test part."""
         if self.study.actor.endpoint is None:  # an endpoint has no router, and nothing to fit
-            self._check_against_fit()
+            check_test(self.run_folder, self.resolved)
         self._log_config()
         self.study.evaluate(self.trainer.loggers, self.provenance)
         say(f"results: {self.run_folder.results}")
@@ -462,34 +362,6 @@ class SwitchMemCLI(LightningCLI):
     ) -> None:
         """Share the run's policy."""
         push_policy(self.run_folder, repo_id, folder, policy, private, revision)
-
-    def _check_against_fit(self) -> None:
-        path = self.run_folder.file("config", "fit", "yaml")
-        if not path.is_file():
-            raise RunError(
-                f"`test` must find a run of `fit` in {self.run_folder.path}, got none. Run `fit` "
-                "first, or name a run: `test --run FOLDER` takes over the config and the flags of its `fit`."
-            )
-        found = ignored_by_test(yaml.safe_load(path.read_text(encoding="utf-8")), self.resolved)
-        if found:
-            raise RunError(
-                f"`test` must be asked for what `fit` was, since the policy is frozen, got: {changes(found)}. Leave "
-                f"these settings as in {path}: `test --run {self.run_folder.path}` does. Or run `fit` with the new "
-                "ones."
-            )
-
-    def _check_audit_against_fit(self) -> None:
-        """An audit of other data than the run's would stand beside its results."""
-        path = self.run_folder.file("config", "fit", "yaml")
-        if not path.is_file():
-            return
-        found = other_harvest(yaml.safe_load(path.read_text(encoding="utf-8")), self.resolved)
-        if found:
-            raise RunError(
-                f"`audit` must be of what `fit` harvested in {self.run_folder.path}, got: {changes(found)}. "
-                f"`audit --run {self.run_folder.path}` takes over the config and the flags of the `fit`; for an "
-                "audit of its own, add `--run.name NAME`."
-            )
 
     @rank_zero_only
     def _log_config(self) -> None:
