@@ -6,7 +6,7 @@ import dataclasses
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -82,7 +82,7 @@ class HiddenStateHarvester(Callback):
         self._writer: HarvestWriter | None = None
         self._ranks: Ranks | None = None
         self._benchmarks: dict[str, Benchmark] = {}
-        self._usage: Any = None
+        self._usages: Callable[[], Sequence[Any]] = list
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Meet the other ranks, before the actor is loaded: that may take long, or fail on one of them."""
@@ -102,7 +102,7 @@ class HiddenStateHarvester(Callback):
         bind_settings(self._plan.folder, settings)
         if trainer.is_global_zero:
             note_actor(self._plan.folder, module.actor.facts())
-        self._usage = getattr(module.actor, "usage", None)
+        self._usages = getattr(pl_module, "usages", list)
         self._vectors = Vectors(self._plan.embedder)
         self._writer = HarvestWriter(self._plan.folder, trainer.global_rank, self.records_per_shard, self.flush_seconds)
         self._progress = Progress(self._plan, trainer, self.progress_seconds)
@@ -168,10 +168,10 @@ class HiddenStateHarvester(Callback):
                 self._ranks.fail(told, status)
 
     def _note_usage(self) -> None:
-        """What this process used of an endpoint, once; only such an actor counts it."""
-        if self._usage is not None:
-            note_usage(self._plan.folder, self._usage.to_dict())
-            self._usage = None
+        """What this process used of endpoints, once; only those count it."""
+        for usage in self._usages():
+            note_usage(self._plan.folder, usage.to_dict())
+        self._usages = list
 
     def _keep(self) -> None:
         if self._writer is not None:

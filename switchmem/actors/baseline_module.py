@@ -72,6 +72,11 @@ class BaselineModule(FrozenActorModule):
             self._writer = self._make_writer(self.actor, self._load_device())
         return self._writer
 
+    def usages(self) -> list[Any]:
+        """Likewise, the writer's endpoint among it; that of an actor that writes for itself stands once."""
+        own, written = super().usages(), getattr(self._writer, "usage", None)
+        return own if written is None or any(written is usage for usage in own) else [*own, written]
+
     def predict_step(
         self, batch: list[StepWithMemory], batch_idx: int = 0, dataloader_idx: int = 0
     ) -> list[Observation]:

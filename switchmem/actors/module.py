@@ -62,6 +62,11 @@ class FrozenActorModule(L.LightningModule):
         assert self._actor is not None
         return self._actor
 
+    def usages(self) -> list[Any]:
+        """What each endpoint behind it was asked in this process, `Usage`; none where all runs here."""
+        usage = getattr(self.actor, "usage", None)
+        return [] if usage is None else [usage]
+
     def configure_model(self) -> None:
         """Load the actor, and register its weights so that the Trainer moves them to its device."""
         if self._actor is None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from switchmem.actors.protocol import Actor, StepPrompts
+from switchmem.actors.protocol import Actor, Observation, StepPrompts
 from switchmem.actors.sampling import Sampling
 from switchmem.memory.baseline import WriterCall, Written
 from switchmem.memory.views import Condition
@@ -41,15 +42,14 @@ def answer_greedily(actor: Actor, prompts: Iterable[tuple[str, Prompt]], max_new
     batch = [StepPrompts(name, {Condition.NONE: prompt}) for name, prompt in prompts]
     layers = (actor.num_layers - 1,) if actor.num_layers else ()
     observed = actor.observe(batch, (Condition.NONE,), layers, Sampling(0.0, (0,), max_new_tokens))
-    return [
-        Answer(
-            seen.answers[Condition.NONE][0],
-            seen.prompt_tokens.get(Condition.NONE),
-            next(iter(seen.new_tokens.get(Condition.NONE, ())), None),
-            seen.seconds,
-        )
-        for seen in observed
-    ]
+    return [_answer(seen) for seen in observed]
+
+
+def _answer(seen: Observation) -> Answer:
+    tokens_in = seen.prompt_tokens.get(Condition.NONE)
+    # a server that does not count is told by the prompt's tokens alone: an answer may have none
+    tokens_out = None if tokens_in is None else next(iter(seen.new_tokens.get(Condition.NONE, ())), None)
+    return Answer(seen.answers[Condition.NONE][0], tokens_in, tokens_out, seen.seconds)
 
 
 class ModelWriter:
@@ -69,11 +69,17 @@ class ModelWriter:
         """Changes with everything that can change an answer."""
         return self._fingerprint
 
+    @property
+    def usage(self) -> Any:
+        """What the model's endpoint was asked in this process, `Usage`; None where it runs here."""
+        return getattr(self.actor, "usage", None)
+
     def write(self, calls: Sequence[WriterCall]) -> list[Written]:
         """One answer per call, in order; calls with the same cap of tokens run together.
 
         Raises:
             PromptError: if a question is too long for the model.
+            RequestsFailedError: if the model's endpoint gave no answer.
         """
         written: dict[int, Written] = {}
         for cap in sorted({call.max_tokens for call in calls}):

@@ -225,6 +225,7 @@ class BaselineAgent:
         Raises:
             RecordError: if an argument breaks a rule of `Step`, or the retrieved demonstration's record is damaged.
             PromptError: if a prompt is longer than the actor's or the writer's limit.
+            RequestsFailedError: if an endpoint, the actor's or the writer's, gave no answer.
             BudgetError: if what may not be left out of a textual screen exceeds `state_tokens`.
         """
         with self._lock:

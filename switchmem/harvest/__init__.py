@@ -4,7 +4,7 @@
 that every expected step is there exactly once and writes the manifest; `Harvest` reads it all back as tensors.
 """
 
-from switchmem.harvest.actors import note_actor, note_usage, read_actors, read_usage
+from switchmem.harvest.actors import note_actor, note_usage, read_actors, read_usage, usage_words
 from switchmem.harvest.damaged import note_damaged, read_damaged
 from switchmem.harvest.plan import HarvestPlan
 from switchmem.harvest.reader import Harvest, merge
@@ -31,5 +31,6 @@ __all__ = [
     "read_actors",
     "read_damaged",
     "read_usage",
+    "usage_words",
     "wait_for_writers",
 ]

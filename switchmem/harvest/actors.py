@@ -55,6 +55,16 @@ def read_usage(folder: Path) -> dict[str, Any]:
     return total
 
 
+def usage_words(usage: Mapping[str, Any]) -> str:
+    """What was used of endpoints, of `read_usage`, in a sentence for people."""
+    cost = "no prices are set" if usage["cost"] is None else f"cost {usage['cost']:.4f}"
+    return (
+        f"{usage['answers']} answers asked for, {usage['kept']} kept from before; {usage['prompt_tokens']} prompt and "
+        f"{usage['completion_tokens']} answer tokens in {usage['requests']} requests ({usage['retries']} again), "
+        f"{usage['seconds']:.0f} s of them; {cost}"
+    )
+
+
 def _add(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     """Numbers by name, nested ones alike; None counts as nothing, beside None it stays."""
     total = dict(one)

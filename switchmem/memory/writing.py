@@ -40,7 +40,7 @@ class Unusable(Exception):
 
 
 _REFUSAL = re.compile(
-    r"\W*(?:i(?:'|’)?m sorry|i am sorry|sorry\b|i (?:can(?:not|'t|’t)|am unable|am not able|won(?:'|’)t)\b|"
+    r"\W*(?:i(?:'|’)?m sorry|i am sorry|sorry\b|i (?:can(?:not|'t|’t)|am unable|am not able|won(?:'|’)t|will not|must decline|decline)\b|"
     r"i(?:'|’)m (?:unable|not able)\b|as an ai\b|unable to (?:assist|help|comply)\b)",
     re.IGNORECASE,
 )
@@ -126,6 +126,11 @@ class KeptWriter:
     def fingerprint(self) -> str:
         """That of the writer."""
         return self.writer.fingerprint
+
+    @property
+    def usage(self) -> Any:
+        """What the writer's endpoint was asked in this process; None where it has none."""
+        return getattr(self.writer, "usage", None)
 
     def write(self, calls: Sequence[WriterCall]) -> list[Written]:
         """Kept answers where there are some; equal calls are made once.

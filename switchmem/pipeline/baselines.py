@@ -13,7 +13,7 @@ from lightning.pytorch import LightningDataModule
 from switchmem.actors.protocol import Actor
 from switchmem.actors.spec import ActorSpec
 from switchmem.console import is_first_rank, quiet, say
-from switchmem.harvest import Harvest
+from switchmem.harvest import Harvest, read_usage, usage_words
 from switchmem.memory.baseline import Baseline, Writer
 from switchmem.memory.views import Condition
 from switchmem.memory.writing import KeptWriter, TemplateWriter, counted, mean, offline_costs
@@ -82,6 +82,8 @@ class BaselineRuns:
                 self._observe(baseline, stage, fingerprint)
                 if first:
                     stage.finish()
+        if usage := read_usage(stage.folder):
+            say(f"{baseline.name}: {usage_words(usage)}")
         return Harvest.open(stage.folder)
 
     def _observe(self, baseline: Baseline, stage: Stage, fingerprint: str) -> None:
@@ -149,7 +151,8 @@ def told_of_baseline(harvest: Harvest, baseline: Baseline, writer: str) -> dict[
         "parse_rate" in [0, 1] and "parse_failures" by reason; "actor", the tokens and seconds of its answers, and
         "writer", the calls, tokens and seconds of what was written for the steps, both as means per step; "seconds",
         their sum; "offline", the same in all for what was written once for the bank; "fallbacks" and "notes", how often
-        which. Tokens are None where they are not told.
+        which; "usage", what endpoints were asked for it, the actor's and the writer's together, None without one.
+        Tokens are None where they are not told.
     """
     (name,) = harvest.conditions
     writing = harvest.context("writing")
@@ -173,6 +176,7 @@ def told_of_baseline(harvest: Harvest, baseline: Baseline, writer: str) -> dict[
         "offline": offline_costs(writing),
         "fallbacks": counted(harvest.context("fallbacks")),
         "notes": counted(harvest.context("notes")),
+        "usage": read_usage(harvest.folder) or None,
     }
 
 

@@ -143,6 +143,7 @@ class Rollout:
             "settings": {**self.world.facts, "screen_text": self.spec.screen_text, "stuck": self.settings.stuck},
             "episodes": stages,
             "endpoint": None if self.spent is None else dict(self.spent()),
+            "writer_endpoint": None if self.baselines is None else self.baselines.spent(),
             "provenance": dict(provenance),
         }
         notes = self._told(bank_facts)

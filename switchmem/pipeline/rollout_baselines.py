@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from switchmem.actors.api.answers import Usage
 from switchmem.actors.protocol import Actor
 from switchmem.actors.spec import ActorSpec
 from switchmem.agent import BaselineAgent, LiveBank
@@ -58,6 +59,13 @@ class PlayedBaselines:
         if self._writer is None:
             self._writer = make_writer(self.settings, self.stages, actor, self.spec.device, fingerprint)
         return BaselineAgent(baseline, self.spec, actor, bank, self._writer, self.max_new_tokens)
+
+    def spent(self) -> dict[str, Any] | None:
+        """What the endpoint of a named writer was asked in this process; None without one."""
+        if not self.settings.names or self.settings.model is None or self.settings.model.endpoint is None:
+            return None
+        used = Usage() if self._writer is None else getattr(self._writer, "usage", Usage())
+        return dict(used.to_dict())
 
     def about(self) -> dict[str, Mapping[str, Any]]:
         """What the results tell of each as it is."""

@@ -22,7 +22,7 @@ from switchmem.actors.sampling import Sampling
 from switchmem.actors.spec import ActorSpec
 from switchmem.benchmarks import DataReport
 from switchmem.console import is_first_rank, quiet, say
-from switchmem.harvest import Harvest, read_actors, read_damaged, read_usage
+from switchmem.harvest import Harvest, read_actors, read_damaged, read_usage, usage_words
 from switchmem.learner import RouterModule
 from switchmem.memory.embedder import Embedder
 from switchmem.memory.views import Condition
@@ -154,12 +154,7 @@ class Study:
         self._loaded[part] = {"actor": actor, "earlier_actors": earlier, "usage": usage, "bank": bank}
         self.run.add_provenance({"harvests": self._loaded})
         if usage:
-            cost = "no prices are set" if usage["cost"] is None else f"cost {usage['cost']:.4f}"
-            say(
-                f"{part} harvest: {usage['answers']} answers asked for, {usage['kept']} kept from before; "
-                f"{usage['prompt_tokens']} prompt and {usage['completion_tokens']} answer tokens in "
-                f"{usage['requests']} requests ({usage['retries']} again), {usage['seconds']:.0f} s of them; {cost}"
-            )
+            say(f"{part} harvest: {usage_words(usage)}")
 
     def _prepare_memory(self, part: str) -> None:
         """Embed what the part needs on all devices, then retrieve, each unless it is done."""

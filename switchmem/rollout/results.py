@@ -87,7 +87,7 @@ def build_rollout_results(played: Played, replicates: int = 20_000) -> dict[str,
         )
     if refused := sum(row["endings"].get(REQUEST_FAILED, 0) for row in policies.values()):
         notes.append(
-            f"{refused} episodes ended because the actor's endpoint gave no answer, and count as failed: their traces "
+            f"{refused} episodes ended because an endpoint gave no answer, and count as failed: their traces "
             "say why. Delete these to have them played again."
         )
     if unequal:

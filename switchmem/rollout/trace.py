@@ -24,7 +24,7 @@ FORMAT = "switchmem.trace/1"
 ENVIRONMENT_ERROR = "environment_error"
 """How an episode ended whose environment broke in a way that it has no word for."""
 REQUEST_FAILED = "request_failed"
-"""The actor's endpoint gave no answer, and others may be answered all the same."""
+"""An endpoint, the actor's or the writer's, gave no answer, and others may be answered all the same."""
 FACTS, MOVES = "facts.json", "moves.json"
 BASELINE = ("reason", "answers", "tokens", "fallbacks", "once", "notes", "writing")
 """What the results need of a `BaselineDecision`, beside the "seconds" of the actor's answers."""
