@@ -40,7 +40,8 @@ class Unusable(Exception):
 
 
 _REFUSAL = re.compile(
-    r"\W*(?:i(?:'|’)?m sorry|i am sorry|sorry\b|i (?:can(?:not|'t|’t)|am unable|am not able|won(?:'|’)t|will not|must decline|decline)\b|"
+    r"\W*(?:i(?:'|’)?m sorry|i am sorry|sorry\b|i (?:can(?:not|'t|’t)|am unable|am not able|won(?:'|’)t)\b|"
+    r"i (?:will not|decline|must decline)\b|"
     r"i(?:'|’)m (?:unable|not able)\b|as an ai\b|unable to (?:assist|help|comply)\b)",
     re.IGNORECASE,
 )
