@@ -6,11 +6,13 @@ that differ between the instances of a task are exchanged, alike in the instruct
 
 from __future__ import annotations
 
+import math
 import re
 import string
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -37,6 +39,7 @@ _RARE = 0.15
 _QUESTIONS = 12
 _FURTHER_QUESTIONS = 4
 _LABEL_WORDS = 6
+_MULTIPLE = 32
 _ROW, _BESIDE, _SAME_PLACE = 0.03, 0.12, 0.007  # of the screen's height: within a row, at most so far, equal
 _KINDS = ("Button", "TextView", "EditText", "CheckBox", "Image")
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]+")
@@ -70,6 +73,7 @@ class Lessons:
 
     def __init__(self, steps: Sequence[Step], encoder: PromptEncoder, visual_tokens: int) -> None:
         self._encoder, self._visual_tokens = encoder, visual_tokens
+        self._tokens = lru_cache(maxsize=2**16)(encoder.tokens)
         self.by_task: dict[str, list[Step]] = defaultdict(list)
         for step in steps:
             self.by_task[step.category].append(step)
@@ -103,7 +107,7 @@ class Lessons:
         sizes = [[self._visual_tokens] * len(shown)]
         (ids,) = self._encoder.encode(step.step_id, [prompt], sizes)
         spoken = escape_template_tokens(answer_of(step), self._encoder.specials)
-        answer = [*self._encoder.tokens(spoken), self._encoder.tokenizer.eos_token_id]
+        answer = [*self._tokens(spoken), self._encoder.tokenizer.eos_token_id]
         learned = [False] * len(ids) + [True] * len(answer)
         return Sample(ids + answer, learned, tuple(s.step_id for s in shown))
 
@@ -158,8 +162,8 @@ class Lessons:
         for number in rng.integers(len(pairs), size=most if pairs else 0):
             label, place = pairs[number]
             words = " ".join(["find", *label.split()[-_LABEL_WORDS:]])
-            question = self._encoder.tokens(escape_template_tokens(words, self._encoder.specials))
-            place_ids = self._encoder.tokens(place)
+            question = self._tokens(escape_template_tokens(words, self._encoder.specials))
+            place_ids = self._tokens(place)
             ids += [*question, *place_ids]
             learned += [False, False] + [True] * (len(question) - 2 + len(place_ids))
         return Sample(ids, learned, sample.pictures)
@@ -305,6 +309,8 @@ def exchange(step: Step, words: Mapping[str, str]) -> Step:
 class Batch:
     """A batch, padded on the right: attention is causal, so that padding needs no mask.
 
+    Lengths are multiples of `_MULTIPLE`, so that few shapes come up: what is prepared for a shape is used again.
+
     Args:
         ids: int64 ``[B, T]``.
         labels: the token to predict at each place, -100 where nothing is learned, int64 ``[B, T]``.
@@ -320,7 +326,7 @@ class Batch:
 
 def collate(samples: Sequence[Sample], pad: int, image_token: int) -> Batch:
     """Samples as one batch."""
-    length = max(len(sample.ids) for sample in samples)
+    length = _MULTIPLE * math.ceil(max(len(sample.ids) for sample in samples) / _MULTIPLE)
     ids = torch.full((len(samples), length), pad)
     labels = torch.full((len(samples), length), -100)
     for row, sample in enumerate(samples):

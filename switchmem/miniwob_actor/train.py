@@ -18,6 +18,7 @@ import json
 import logging
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -67,12 +68,12 @@ class Course:
     episodes: int = 16
     lists: int = 475
     reading: int = 150
-    acting: int = 2400
+    acting: int = 1025
     batch: int = 32
     lr: float = 2e-3
     matrix_lr: float = 2e-2
     width: int = 128
-    layers: int = 4
+    layers: int = 3
 
     @property
     def updates(self) -> int:
@@ -134,15 +135,20 @@ def draw_batch(lessons: Lessons, course: Course, number: int) -> list[Sample]:
         level = min(max(0, number - _FIRST_LISTS) // _LEVEL, _HIGHEST)
         return [lessons.draw_list(rng, level) for _ in range(course.batch if level else 2 * course.batch)]
     pair, later = divmod(number - course.lists, 2)
+    drawn = _draw_pair(lessons, course, pair, number < course.lists + course.reading)
+    return drawn[later * course.batch : (later + 1) * course.batch]
+
+
+@lru_cache(maxsize=1)
+def _draw_pair(lessons: Lessons, course: Course, pair: int, reads: bool) -> list[Sample]:
+    """The chats of two updates, the shortest first."""
     rng = generator(course.seed, "web pair", pair)
-    reads = number < course.lists + course.reading
     condition = list(SHARES)[int(rng.choice(len(SHARES), p=list(SHARES.values())))]
     if rng.random() < (0.85 if reads else 0.05):
         drawn = [lessons.draw_reading(rng) for _ in range(2 * course.batch)]
     else:
         drawn = [lessons.draw(rng, condition) for _ in range(2 * course.batch)]
-    drawn.sort(key=lambda sample: len(sample.ids))
-    return drawn[later * course.batch : (later + 1) * course.batch]
+    return sorted(drawn, key=lambda sample: len(sample.ids))
 
 
 def held_out(steps: list[Step]) -> tuple[list[Step], list[Step]]:
