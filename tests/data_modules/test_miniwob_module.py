@@ -1,8 +1,11 @@
 """Recorded steps of MobileMiniWoB++: played once, dealt out by instance, none of the study's own."""
 
+from pathlib import Path
+
 import pytest
 
 from data_modules import MiniWobDataModule
+from switchmem.benchmarks import uiautomator
 from switchmem.benchmarks.base import DataError
 from switchmem.envs.miniwob.browser import BrowserError, find_chromium
 from switchmem.envs.miniwob.demonstrators.recording import STUDY_SEEDS
@@ -68,3 +71,12 @@ def test_memories_come_from_other_instances(played):
 def test_mistakes_are_told_before_a_browser_opens(arguments, message):
     with pytest.raises(DataError, match=message):
         MiniWobDataModule(**arguments)
+
+
+@pytest.mark.browser
+def test_another_reading_of_the_screens_is_played_anew(played, monkeypatch, tmp_path):
+    before = played.steps_stage.key
+    changed = tmp_path / "uiautomator.py"
+    changed.write_text(Path(uiautomator.__file__).read_text() + "# changed\n")
+    monkeypatch.setattr(uiautomator, "__file__", str(changed))
+    assert played.steps_stage.key != before

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from switchmem import envs
+from switchmem.benchmarks import uiautomator
 from switchmem.envs.miniwob.browser import find_chromium
 from switchmem.envs.miniwob.tasks import pages_root
 from switchmem.stages import digest_of
@@ -18,7 +19,7 @@ _SCRIPTS = _ENVS / "miniwob" / "demonstrators"
 
 
 def identity(html_root: str | None = None) -> dict[str, Any]:
-    """Digests of the environment's code and pages, and what the browser calls itself.
+    """Digests of the environment's code, of what lists a screen's elements, and of the pages; the browser's name.
 
     Args:
         html_root: the folder of the pages; None takes those of the package `miniwob`.
@@ -32,6 +33,7 @@ def identity(html_root: str | None = None) -> dict[str, Any]:
     return {
         "environment": "miniwob",
         "code": code_digest(_ENVS),
+        "elements": digest_of(Path(uiautomator.__file__)),
         "browser": said.strip(),
         "pages": _digest(root, (p for p in root.rglob("*") if p.is_file())),
     }
