@@ -27,7 +27,7 @@ EXPECTED = {
     "a": ("View", "More", "", "clickable"),
     "h": ("TextView", "Title", "", ""),
     "t": ("EditText", "typed", "Name", "clickable editable"),
-    "p": ("EditText", "", "", "clickable editable"),
+    "p": ("EditText", 6 * "\N{BULLET}", "", "clickable editable"),
     "c": ("CheckBox", "", "", "clickable checked"),
     "r": ("RadioButton", "", "", "clickable"),
     "m": ("EditText", "two\nlines", "", "clickable editable scrollable"),
