@@ -97,7 +97,7 @@ def test_killed_at_any_moment_it_goes_on_and_changes_no_byte(expected, tmp_path,
     source, hashes, _ = expected
     rng, kills = random.Random(workers), 0
     for _ in range(moments):
-        process = program(source, tmp_path / "target", workers, 0.001)
+        process = program(source, tmp_path / "target", workers, 0.01)  # two seconds and more: no machine ends it early
         time.sleep(rng.uniform(0.05, 0.6))
         process.kill()
         kills += process.wait() == -signal.SIGKILL
