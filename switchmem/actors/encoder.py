@@ -18,11 +18,17 @@ from torch import Tensor
 from switchmem.prompts import Prompt, PromptError, escape_template_tokens
 
 
+def _unknown_mark(tokenizer: Any) -> str | None:
+    """What stands for a word that the vocabulary lacks; None where every text can be spelled."""
+    mark: str | None = getattr(tokenizer.backend_tokenizer.model, "unk_token", None)
+    return mark
+
+
 def _special_tokens(tokenizer: Any) -> dict[int, str]:
     """Ids and words of all special and added tokens, except white space and the mark for unknown words."""
     words = {index: token.content for index, token in tokenizer.added_tokens_decoder.items()}
     words |= {int(tokenizer.convert_tokens_to_ids(word)): word for word in tokenizer.all_special_tokens}
-    unknown = getattr(tokenizer.backend_tokenizer.model, "unk_token", None)
+    unknown = _unknown_mark(tokenizer)
     return {index: word for index, word in words.items() if word.strip() and word != unknown}
 
 
@@ -71,6 +77,17 @@ class PromptEncoder:
     def tokens(self, text: str) -> tuple[int, ...]:
         """The tokens of a text of the project's own, special ones as such."""
         return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """Tokens of an answer as text.
+
+        Special tokens stay, because some grammars write places with them. The mark for unknown words goes: it says that
+        something was there, and an agent that took it for text would type its name.
+        """
+        mark = _unknown_mark(self.tokenizer)
+        unknown = None if mark is None else self.tokenizer.convert_tokens_to_ids(mark)
+        text: str = self.tokenizer.decode([token for token in tokens if token != unknown], skip_special_tokens=False)
+        return text
 
     def count(self, text: str) -> int:
         """Number of tokens of a text of the outside world, escaped as in a prompt."""

@@ -296,7 +296,5 @@ class VLMActor:
         )
 
     def text(self, tokens: Sequence[int]) -> str:
-        """An answer as text. Special tokens stay, because some grammars write places with them."""
-        kept = tokens[:-1] if tokens and tokens[-1] in self._ending.tokens else tokens
-        text: str = self.encoder.tokenizer.decode(kept, skip_special_tokens=False)
-        return text
+        """An answer as text, without its end token."""
+        return self.encoder.text(tokens[:-1] if tokens and tokens[-1] in self._ending.tokens else tokens)

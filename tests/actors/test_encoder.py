@@ -103,6 +103,15 @@ def test_thinking_is_off_and_pictures_become_runs(word_tokenizer):
     assert text[14:] == ["<|im_end|>", "<|im_start|>", "assistant", "<think>", "</think>"]
 
 
+def test_an_answer_holds_special_tokens_and_no_mark_for_unknown_words(word_tokenizer, byte_tokenizer):
+    known, marked = (word_tokenizer(text)["input_ids"] for text in ("goal <|vision_start|> star", "goal • star ••"))
+    unknown = word_tokenizer.unk_token_id
+    assert marked.count(unknown) == 2
+    text = encoder_of(word_tokenizer).text
+    assert (text(known), text(marked), text([unknown])) == ("goal <|vision_start|> star", "goal star", "")
+    assert encoder_of(byte_tokenizer).text(byte_tokenizer("a • b <unk>")["input_ids"]) == "a • b <unk>"
+
+
 def test_a_long_prompt_is_refused_by_name(word_tokenizer):
     with pytest.raises(PromptError, match=r"at most 9 tokens \(`max_prompt_tokens`\), got 10 for step 's', 0 of them"):
         encoder_of(word_tokenizer, 9).encode("s", [Prompt("", ("goal star screen",), ())], [[]])
