@@ -345,7 +345,7 @@ class SwitchMemCLI(LightningCLI):
         self.study.evaluate(self.trainer.loggers, self.provenance)
         say(f"results: {self.run_folder.results}")
         if self.section.run.report and is_first_rank():
-            try_report(self.run_folder, self.stages)
+            try_report(self.run_folder, lambda: write_report(self.run_folder, self.stages))
 
     def report(self, model: None, pictures: int | None = None, megabytes: int = MEGABYTES) -> None:
         """Write the run's page."""

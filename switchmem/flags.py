@@ -10,6 +10,7 @@ import sys
 from collections.abc import Collection, Iterable
 from typing import NoReturn
 
+from jsonargparse import ArgumentParser
 from lightning.pytorch.cli import LightningArgumentParser
 
 _KEY = re.compile(r'Parser key "([^"]+)":')
@@ -21,8 +22,8 @@ _UNKNOWN = "unrecognized arguments: "
 _MOST = 3
 
 
-class ShortParser(LightningArgumentParser):
-    """Lightning's parser; what it cannot read ends in one message of `told`, and in exit status 2."""
+class PlainParser(ArgumentParser):
+    """A parser; what it cannot read ends in one message of `told`, and in exit status 2."""
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Tell and end; a parser inside of another one raises, as the outer one tells."""
@@ -32,6 +33,10 @@ class ShortParser(LightningArgumentParser):
         names = list(parser.get_defaults(skip_validation=True).keys())
         sys.stderr.write(f"error: {told(message, names, parser.prog.replace(' [options]', ''))}\n")
         self.exit(2)
+
+
+class ShortParser(PlainParser, LightningArgumentParser):
+    """Lightning's parser, with the same short errors."""
 
 
 def told(message: str, names: Collection[str], program: str) -> str:

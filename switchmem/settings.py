@@ -270,7 +270,7 @@ class RunSettings:
         stages_dir: the folder of the stages that runs share; None takes ``<dir>/stages``.
         threads: PyTorch's CPU threads, at least 1; None leaves the choice to PyTorch. The matrices of a router and of
             the pocket actor are so small that a second thread mostly waits, and on shared cores makes others wait.
-        report: whether `test` ends by writing the report's page, ``report/index.html``.
+        report: whether `test` and `rollout` end by writing the report's page, ``report/index.html``.
 
     Raises:
         SettingsError: if the name is empty, reserved or holds a path separator, or `threads` is below 1.

@@ -24,6 +24,7 @@ from switchmem.evaluation.failures import (
     failure_text,
     read_labels,
 )
+from switchmem.flags import PlainParser
 from switchmem.memory.baseline import Writer, WriterCall
 from switchmem.memory.writing import Unusable
 from switchmem.pipeline.failure_units import SYSTEM, Unit, units_of
@@ -37,7 +38,7 @@ TOGETHER = 32
 
 def failures_parser() -> ArgumentParser:
     """The parser of `failures`."""
-    parser = ArgumentParser(
+    parser = PlainParser(
         prog="train.py failures",
         allow_abbrev=False,
         description="Label the failed steps of a test, or the failed tasks of a rollout, with five failure modes.",

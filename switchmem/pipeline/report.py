@@ -7,7 +7,7 @@ stages, gives tables, figures and scores, and the page says what it lacks.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -75,11 +75,11 @@ def write_report(run: RunFolder, stages: Stages, pictures: int | None = None, me
     return path
 
 
-def try_report(run: RunFolder, stages: Stages) -> None:
-    """Write the report at the end of a test; where that fails, say why and go on: the results are there already."""
+def try_report(run: RunFolder, write: Callable[[], Path]) -> None:
+    """Write a report at the end of a test or rollout; where that fails, say why and go on: the results are there."""
     try:
-        write_report(run, stages)
-    except Exception as error:  # whatever it is, it must not make a finished test look as if it had failed
+        write()
+    except Exception as error:  # whatever it is, it must not make what has finished look as if it had failed
         say(
             f"note: the report could not be written: {error or type(error).__name__} The results are whole. "
             f"`python train.py report --run {run.path}` tries again."

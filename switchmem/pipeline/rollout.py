@@ -9,6 +9,7 @@ forms of memory are not.
 
 from __future__ import annotations
 
+import difflib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -90,8 +91,9 @@ class Rollout:
             )
         unknown = [task for task in self.settings.tasks or () if task not in self.world.tasks]
         if unknown:
+            near = difflib.get_close_matches(unknown[0], self.world.tasks) or self.world.tasks
             raise SettingsError(
-                f"`rollout.tasks` must be tasks of the benchmark, got {unknown}. See the list of tasks."
+                f"`rollout.tasks` must be tasks of the benchmark, got {unknown}. Choose of {', '.join(near)}."
             )
         if self.settings.bank == "demonstrators" and not self.world.scripts:
             raise SettingsError(

@@ -16,7 +16,8 @@ from jsonargparse import ArgumentParser, Namespace
 from switchmem.actors.spec import ActorSpec
 from switchmem.arguments import resolve_arguments
 from switchmem.console import say
-from switchmem.pipeline.report import MEGABYTES
+from switchmem.flags import PlainParser
+from switchmem.pipeline.report import MEGABYTES, try_report
 from switchmem.pipeline.rollout import Rollout
 from switchmem.pipeline.rollout_baselines import PlayedBaselines
 from switchmem.pipeline.rollout_report import write_rollout_report
@@ -37,7 +38,7 @@ SECTIONS: dict[str, type] = {
 
 def rollout_parser() -> ArgumentParser:
     """The parser of `rollout`."""
-    parser = ArgumentParser(
+    parser = PlainParser(
         prog="train.py rollout",
         allow_abbrev=False,
         description="Play MobileMiniWoB++ online: an actor with each form of memory, with a policy that chooses, and "
@@ -96,7 +97,8 @@ def run_rollout(words: Sequence[str]) -> int:
         sys.stderr.write("stopped. Finished episodes are kept; the same command goes on from there.\n")
         return 128 + signal.SIGINT
     say(rollout_text(results))
-    write_rollout_report(run, stages)
+    if chosen.run.report:
+        try_report(run, lambda: write_rollout_report(run, stages))
     say(f"run folder: {run.path}")
     return 0
 
