@@ -121,9 +121,7 @@ class Crew(Generic[Env]):
             while not self._stop.is_set():
                 try:
                     job = todo.get_nowait()
-                except (
-                    queue.Empty
-                ):  # nothing is left to play; raised by an episode, it would be an error like any other
+                except queue.Empty:  # raised by an episode it would be an error like any other
                     break
                 env = self._open() if env is None else env
                 result = work(env, job)

@@ -44,7 +44,7 @@ from switchmem.rollout.protocol import (
     policy_digest,
 )
 from switchmem.rollout.results import SWITCHMEM, Played, RolloutError, build_rollout_results, rollout_text
-from switchmem.rollout.trace import ENVIRONMENT_ERROR, Facts, Trace, read_trace
+from switchmem.rollout.trace import BROKEN, Facts, Trace, read_trace
 from switchmem.rollout.watch import Watch
 from switchmem.rollout.world import World
 from switchmem.runs import RunFolder
@@ -366,4 +366,4 @@ class Rollout:
 
 
 def _environment_broke(trace: Trace) -> bool:
-    return trace.ending == ENVIRONMENT_ERROR
+    return trace.ending in BROKEN

@@ -23,6 +23,8 @@ from switchmem.steps import Screenshot, UIElement
 FORMAT = "switchmem.trace/1"
 ENVIRONMENT_ERROR = "environment_error"
 """How an episode ended whose environment broke in a way that it has no word for."""
+BROKEN = (ENVIRONMENT_ERROR, Ending.PAGE_CRASH.value)
+"""Endings that may be the machine's fault, as when it is out of memory: such an episode is played a second time."""
 REQUEST_FAILED = "request_failed"
 """An endpoint, the actor's or the writer's, gave no answer, and others may be answered all the same."""
 FACTS, MOVES = "facts.json", "moves.json"

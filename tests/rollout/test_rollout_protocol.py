@@ -11,6 +11,7 @@ from scipy.stats import binomtest
 from switchmem.actors.api.endpoint import Endpoint
 from switchmem.actors.spec import ActorSpec
 from switchmem.benchmarks.store import StepStore
+from switchmem.envs.base import Ending
 from switchmem.memory import HashingEmbedder
 from switchmem.pipeline.rollout import Rollout
 from switchmem.policy import Policy, PolicyCard, PolicyError
@@ -231,7 +232,29 @@ def test_environments_that_broke_are_told(rollout, two_buttons, kit):
     world = replace(two_buttons, make_env=Falling)
     results = rollout(world=world, policies=["none"], tasks=["both-help", "always-alike"]).play({})
     assert results["policies"]["none"]["endings"] == {"environment_error": 1, "success": 1}
-    assert any(note.startswith("1 episodes ended because their environment broke, twice") for note in results["notes"])
+    (note,) = (note for note in results["notes"] if "broke, twice each" in note)
+    assert note.startswith("1 episodes ended because") and "count as failed: none/both-help." in note
+
+
+@pytest.mark.parametrize("crashes", [1, 2])
+def test_an_episode_whose_page_crashed_is_played_once_more(rollout, two_buttons, kit, crashes):
+    fell = []
+
+    class Crashing(kit.TwoButtons):
+        def step(self, action):
+            screen, reward, over, late, told = super().step(action)
+            if self.task == "both-help" and len(fell) < crashes:
+                fell.append(self)
+                return screen, 0.0, True, False, {**told, "reason": Ending.PAGE_CRASH, "raw_reward": None}
+            return screen, reward, over, late, told
+
+    world = replace(two_buttons, make_env=Crashing)
+    results = rollout(world=world, policies=["none"], tasks=["both-help", "always-alike"]).play({})
+    assert len({id(env) for env in fell}) == crashes and all(env.closed for env in fell)  # each in a fresh one
+    endings = {"success": 2} if crashes == 1 else {"page_crash": 1, "success": 1}
+    assert results["policies"]["none"]["endings"] == endings
+    told = [note for note in results["notes"] if "count as failed: none/both-help." in note]
+    assert len(told) == crashes - 1
 
 
 @pytest.mark.parametrize(
