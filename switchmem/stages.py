@@ -69,8 +69,8 @@ def fingerprint(value: Any) -> str:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write readable JSON; see `write_whole`."""
-    write_whole(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+    """Write readable JSON; see `write_whole`. A lone surrogate, which is no text, becomes a question mark."""
+    write_whole(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "replace"))
 
 
 def write_whole(path: Path, data: bytes) -> None:

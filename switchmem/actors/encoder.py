@@ -32,6 +32,11 @@ def _special_tokens(tokenizer: Any) -> dict[int, str]:
     return {index: word for index, word in words.items() if word.strip() and word != unknown}
 
 
+def _sendable(text: str) -> str:
+    """The text with a question mark for each lone surrogate, which pages and models write and no tokenizer reads."""
+    return text.encode("utf-8", "replace").decode()
+
+
 class Pixels(Sequence[Tensor]):
     """Patches of pictures, made when they are asked for: those of a batch of screenshots would fill the memory.
 
@@ -76,7 +81,7 @@ class PromptEncoder:
 
     def tokens(self, text: str) -> tuple[int, ...]:
         """The tokens of a text of the project's own, special ones as such."""
-        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        return tuple(self.tokenizer(_sendable(text), add_special_tokens=False)["input_ids"])
 
     def text(self, tokens: Sequence[int]) -> str:
         """Tokens of an answer as text.
@@ -104,7 +109,7 @@ class PromptEncoder:
         text: str = self.tokenizer.apply_chat_template(
             messages, tokenize=False, add_generation_prompt=prompt.answer is None, enable_thinking=False
         )
-        return text + (prompt.answer or "")
+        return _sendable(text + (prompt.answer or ""))
 
     def encode(self, step_id: str, prompts: Iterable[Prompt], sizes: Sequence[Sequence[int]]) -> list[list[int]]:
         """Tokenise the prompts of one step.

@@ -96,7 +96,7 @@ def _recorded(run: RunFolder, stages: Stages) -> Iterator[Unit]:
             yield Unit(
                 unit=row["step_id"],
                 method=method,
-                score=float(row[method]),
+                score=_score(row, method),
                 has_memory=method != Condition.NONE.value,
                 parts=_showing(recordings, row, method),
                 missing=missing,
@@ -110,6 +110,12 @@ def _recorded(run: RunFolder, stages: Stages) -> Iterator[Unit]:
             )
 
 
+def _score(row: Mapping[str, Any], method: str) -> float:
+    """A form of memory has a column of its name; a memory baseline's says what it is."""
+    column = f"baseline_{method}"
+    return float(row[column if column in row else method])
+
+
 def _showing(recordings: Recordings, row: Mapping[str, Any], method: str) -> Callable[[], tuple[Part, ...]]:
     def parts() -> tuple[Part, ...]:
         step = recordings.step(row["step_id"])
@@ -120,7 +126,7 @@ def _showing(recordings: Recordings, row: Mapping[str, Any], method: str) -> Cal
         told = (
             f"\nThe agent's answer: {row[f'answer_{method}']}\nThe action it was read as: {acted}\n"
             f"The recorded, correct action: {tell_action(step)}, {action_text(step.action)}\n"
-            f"Score: {float(row[method]):.3f} of 1"
+            f"Score: {_score(row, method):.3f} of 1"
         )
         memory = _memory(recordings, row, method)
         return (

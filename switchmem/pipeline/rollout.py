@@ -12,6 +12,7 @@ from __future__ import annotations
 import difflib
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -44,7 +45,7 @@ from switchmem.rollout.protocol import (
     policy_digest,
 )
 from switchmem.rollout.results import SWITCHMEM, Played, RolloutError, build_rollout_results, rollout_text
-from switchmem.rollout.trace import BROKEN, Facts, Trace, read_trace
+from switchmem.rollout.trace import Facts, Trace, broke, read_trace
 from switchmem.rollout.watch import Watch
 from switchmem.rollout.world import World
 from switchmem.runs import RunFolder
@@ -191,10 +192,12 @@ class Rollout:
         kept = {instance.task for instance in apart}
         jobs = [job for job in part.jobs if job.task in kept]
         if not jobs:
+            ended = ", ".join(f"{count} {ending}" for ending, count in Counter(fact.ending for fact in facts).items())
             raise RolloutError(
                 f"the bank must hold at least one successful episode, got {len(won)} successes of {len(facts)} "
-                "episodes, none of which differs from the evaluation's instances. Set `rollout.bank: demonstrators`, "
-                "or take more tasks."
+                f"episodes ({ended}){', none of which differs from the instances of the evaluation' if won else ''}. Take more "
+                "tasks, or set `rollout.bank: demonstrators`; where pages or the browser broke, delete "
+                f"{part.folder} to have them played again."
             )
         store, key = self._store(part, jobs)
         alike = [fact.task for fact in won if fact.task not in kept]
@@ -204,6 +207,7 @@ class Rollout:
             "played": len(facts),
             "successes": len(won),
             "left_out_alike": alike,
+            "broken": [fact.task for fact in facts if broke(fact.ending, bool(fact.look))],
             "demonstrations": len(jobs),
             "steps": len(store.step_ids),
             "tasks": sorted(kept),
@@ -292,6 +296,11 @@ class Rollout:
                 f"Bank: {bank_facts['demonstrations']} episodes, {bank_facts['steps']} steps, made {made} at suite "
                 f"seed {self.settings.bank_seed}."
             )
+            if broken := bank_facts["broken"]:
+                notes.append(
+                    f"{len(broken)} of the bank's episodes ended because their page, browser or environment broke, "
+                    f"twice each, and give no demonstration: {', '.join(broken)}."
+                )
             if alike := bank_facts["left_out_alike"]:
                 notes.append(f"{len(alike)} more successes look like instances of the evaluation and are left out.")
         if self.settings.stuck is not None:
@@ -366,4 +375,4 @@ class Rollout:
 
 
 def _environment_broke(trace: Trace) -> bool:
-    return trace.ending in BROKEN
+    return broke(trace.ending, bool(trace.moves) or trace.last is not None)

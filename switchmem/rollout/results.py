@@ -13,7 +13,7 @@ import json
 import math
 import statistics
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from switchmem.envs.base import Ending
 from switchmem.evaluation import baseline_text, cluster_bootstrap, holm, mcnemar_exact
 from switchmem.memory.views import Condition
 from switchmem.rollout.baseline_results import told_of_played
-from switchmem.rollout.trace import BROKEN, REQUEST_FAILED, Facts, finite
+from switchmem.rollout.trace import REQUEST_FAILED, Facts, broke, finite
 
 FORMAT = "switchmem.rollout/1"
 SWITCHMEM = "switchmem"
@@ -80,12 +80,12 @@ def build_rollout_results(played: Played, replicates: int = 20_000) -> dict[str,
     notes = list(played.notes)
     if missing := _missing(played):
         notes.append(f"{len(missing)} of {len(played.tasks)} tasks have no page and count as failed: {_list(missing)}.")
-    if broken := _ended(played, BROKEN):
+    if broken := _ended(played, lambda episode: broke(episode.ending, bool(episode.look))):
         notes.append(
             f"{len(broken)} episodes ended because their page, browser or environment broke, twice each, and count as "
             f"failed: {_list(broken)}. Their traces say how; delete these to have them played again."
         )
-    if refused := _ended(played, (REQUEST_FAILED,)):
+    if refused := _ended(played, lambda episode: episode.ending == REQUEST_FAILED):
         notes.append(
             f"{len(refused)} episodes ended because an endpoint gave no answer, and count as failed: {_list(refused)}. "
             "Their traces say why; delete these to have them played again."
@@ -120,10 +120,10 @@ def _missing(played: Played) -> list[str]:
     return [episode.task for episode in first if episode.ending == missing]
 
 
-def _ended(played: Played, endings: Collection[str]) -> list[str]:
+def _ended(played: Played, so: Callable[[Facts], bool]) -> list[str]:
     """The episodes that ended so, as policy/task."""
     found = ((policy, episode) for policy, episodes in played.episodes.items() for episode in episodes)
-    return [f"{policy}/{episode.task}" for policy, episode in found if episode.ending in endings]
+    return [f"{policy}/{episode.task}" for policy, episode in found if so(episode)]
 
 
 def _unequal(played: Played) -> list[str]:

@@ -23,13 +23,21 @@ from switchmem.steps import Screenshot, UIElement
 FORMAT = "switchmem.trace/1"
 ENVIRONMENT_ERROR = "environment_error"
 """How an episode ended whose environment broke in a way that it has no word for."""
-BROKEN = (ENVIRONMENT_ERROR, Ending.PAGE_CRASH.value)
-"""Endings that may be the machine's fault, as when it is out of memory: such an episode is played a second time."""
 REQUEST_FAILED = "request_failed"
 """An endpoint, the actor's or the writer's, gave no answer, and others may be answered all the same."""
 FACTS, MOVES = "facts.json", "moves.json"
 BASELINE = ("reason", "answers", "tokens", "fallbacks", "once", "notes", "writing")
 """What the results need of a `BaselineDecision`, beside the "seconds" of the actor's answers."""
+
+
+def broke(ending: str, begun: bool) -> bool:
+    """Whether an end may be the machine's fault, as when it is out of memory: such an episode is played a second time.
+
+    Args:
+        ending: of the episode.
+        begun: whether there was a first screen. A page that never came may have waited for a busy machine.
+    """
+    return ending in (ENVIRONMENT_ERROR, Ending.PAGE_CRASH.value) or (ending == Ending.TIMEOUT.value and not begun)
 
 
 class TraceError(ValueError):

@@ -112,6 +112,12 @@ def test_an_answer_holds_special_tokens_and_no_mark_for_unknown_words(word_token
     assert encoder_of(byte_tokenizer).text(byte_tokenizer("a • b <unk>")["input_ids"]) == "a • b <unk>"
 
 
+def test_a_lone_surrogate_becomes_a_question_mark(byte_tokenizer):
+    encoder = encoder_of(byte_tokenizer)
+    (row,), (same,) = (encoder.encode("s", [Prompt("", (f"goal {mark}",), ())], [[]]) for mark in ("\ud800", "?"))
+    assert row == same and encoder.tokens("a\udfff") == encoder.tokens("a?")
+
+
 def test_a_long_prompt_is_refused_by_name(word_tokenizer):
     with pytest.raises(PromptError, match=r"at most 9 tokens \(`max_prompt_tokens`\), got 10 for step 's', 0 of them"):
         encoder_of(word_tokenizer, 9).encode("s", [Prompt("", ("goal star screen",), ())], [[]])

@@ -63,6 +63,19 @@ def test_the_table_and_the_labels_of_a_run(run, capsys):
     assert json.loads((folder / "failures.json").read_text()) == document
 
 
+def test_memory_baselines_are_judged_by_their_own_scores(run):
+    _, folder, endpoint = run
+    flags = ["--study.bootstrap=100", "--study.limit=12", "--actor.model=served", f"--actor.endpoint={endpoint}"]
+    baselines = ["--baselines=template.yaml", "--baselines.names=[echotrail,agmem]"]
+    assert main(["test", "--config=pocket.yaml", *FLAGS, *flags, *baselines]) == 0
+    rows = pq.read_table(folder / "scores.parquet").to_pylist()
+    assert main(["failures", f"--run={folder}", "--judge.model=wise", f"--judge.endpoint={endpoint}"]) == 0
+    methods = json.loads((folder / "failures.json").read_text())["methods"]
+    assert set(methods) == {"none", "text", "image", "both", "echotrail", "agmem"}
+    for name in ("echotrail", "agmem"):
+        assert methods[name]["failed"] == sum(row[f"baseline_{name}"] < 0.999 for row in rows) > 0
+
+
 def test_what_cannot_be_judged_is_told(run, tmp_path, capsys):
     _, folder, endpoint = run
     judge = ["--judge.model=wise", f"--judge.endpoint={endpoint}"]

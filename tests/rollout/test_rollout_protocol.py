@@ -257,6 +257,31 @@ def test_an_episode_whose_page_crashed_is_played_once_more(rollout, two_buttons,
     assert len(told) == crashes - 1
 
 
+@pytest.mark.parametrize("stalls", [1, 2])
+def test_a_page_that_does_not_come_in_time_is_asked_for_once_more(rollout, two_buttons, kit, stalls):
+    class Late(Exception):
+        ending = Ending.TIMEOUT
+
+    waited = []
+
+    class Stalling(kit.TwoButtons):
+        def reset(self, *, seed=None, options=None):
+            if options["task"] == "both-help" and seed == 1001009 and len(waited) < stalls:
+                waited.append(self)
+                raise Late("no answer in 30 s")
+            return super().reset(seed=seed, options=options)
+
+    world = replace(two_buttons, make_env=Stalling)
+    stalling = rollout(world=world, policies=["none", "text"], tasks=["both-help", "always-alike"])
+    if stalls == 1:
+        results = stalling.play({})
+        assert results["bank"]["tasks"] == ["both-help"] and results["bank"]["broken"] == []
+    else:
+        with pytest.raises(RolloutError, match=r"1 successes of 2 episodes \(1 timeout, 1 success\), none .*delete"):
+            stalling.play({})
+    assert len({id(env) for env in waited}) == stalls
+
+
 @pytest.mark.parametrize(
     ("setting", "message"),
     [

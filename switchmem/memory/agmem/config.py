@@ -82,11 +82,18 @@ class CropConfig:
             if field.name not in _RANGES:
                 continue
             low, high, open_low = _RANGES[field.name]
-            good = isinstance(value, (int, float)) and math.isfinite(value) and low <= value <= high
+            whole = isinstance(field.default, int)
+            kinds = int if whole else (int, float)
+            good = isinstance(value, kinds) and not isinstance(value, bool)
+            good = good and math.isfinite(value) and low <= value <= high
             if not good or (open_low and value == low):
-                raise CropError(
-                    f"`{field.name}` must be a number in {'(' if open_low else '['}{low:g}, {high:g}], got {value!r}."
-                )
+                kind = "whole number" if whole else "number"
+                bounds = f"{'(' if open_low else '['}{low:g}, {high:g}]"
+                raise CropError(f"`{field.name}` must be a {kind} in {bounds}, got {value!r}.")
+        if not isinstance(self.dimming, bool):
+            raise CropError(f"`dimming` must be true or false, got {self.dimming!r}.")
+        if self.ring % 2 == 0:
+            raise CropError(f"`ring` must be odd, since its square has a middle, got {self.ring}.")
         if self.sharp < self.soft:
             raise CropError(
                 f"`sharp` must be at least `soft`, got {self.sharp!r} and {self.soft!r}. "
