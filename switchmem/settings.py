@@ -146,7 +146,8 @@ class BaselineSettings:
         names: the baselines; none by default. Each is one more pass of the actor over the test part.
         writer: "actor" is the run's own actor; "template" fills the same fields from the record by rule, without a
             model and without a call; "model" is the one below.
-        model: another actor that writes, for the writer "model"; None otherwise.
+        model: another actor that writes, for the writer "model", as the fields of an actor's config, such as
+            ``{model: NAME, grammar: mobile_use, endpoint: {base_url: "http://localhost:8000/v1"}}``; None otherwise.
         writer_batch: calls that the writer answers together, at least 1.
         rag_gui: settings of RAG-GUI.
         m3a: settings of M3A.

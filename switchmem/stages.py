@@ -40,7 +40,7 @@ UNWRITABLE = FULL | {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errn
 PATIENCE_SECONDS = 10.0
 """How long a process waits for another one without saying so."""
 
-CODE_FORMAT = 2
+CODE_FORMAT = 3
 """Version of what stages write. Raise it when a stage's files change meaning, and old stages are left alone."""
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 from switchmem.actors.spec import ActorSpec
@@ -27,7 +28,7 @@ from switchmem.envs.crew import Crew
 from switchmem.memory.baseline import Baseline
 from switchmem.memory.embedder import Embedder
 from switchmem.pipeline.rollout_baselines import PlayedBaselines
-from switchmem.policy import Policy
+from switchmem.policy import Policy, PolicyError
 from switchmem.rollout.bank import DEMONSTRATOR, bank_steps, play_demonstrator
 from switchmem.rollout.instances import proof, require_apart, unlike
 from switchmem.rollout.play import SEEN, Job
@@ -166,7 +167,15 @@ class Rollout:
                 "`rollout.policy` must name the policy that SwitchMem chooses with, got none. Give a run's policy "
                 "folder (--rollout.policy runs/NAME/policy), or leave 'switchmem' out of `rollout.policies`."
             )
-        return load_policy(self.settings.policy, self.spec, self.embedder.name)
+        try:
+            return load_policy(self.settings.policy, self.spec, self.embedder.name)
+        except PolicyError as error:
+            if Path(self.settings.policy).is_dir():
+                raise
+            raise PolicyError(
+                f"{error} `rollout.policy` names it: train one (fit --config miniwob_offline.yaml), name another "
+                "(--rollout.policy runs/NAME/policy), or leave 'switchmem' out of `rollout.policies`."
+            ) from error
 
     def _first_screens(self) -> tuple[list[Facts], list[Facts]]:
         """First screens of the evaluation's and, where a threshold is chosen on them, the calibration's instances."""
@@ -192,21 +201,21 @@ class Rollout:
         kept = {instance.task for instance in apart}
         jobs = [job for job in part.jobs if job.task in kept]
         if not jobs:
+            alike = ", none of which differs from the evaluation's instances" if won else ""
             ended = ", ".join(f"{count} {ending}" for ending, count in Counter(fact.ending for fact in facts).items())
             raise RolloutError(
                 f"the bank must hold at least one successful episode, got {len(won)} successes of {len(facts)} "
-                f"episodes ({ended}){', none of which differs from the instances of the evaluation' if won else ''}. Take more "
-                "tasks, or set `rollout.bank: demonstrators`; where pages or the browser broke, delete "
-                f"{part.folder} to have them played again."
+                f"episodes ({ended}){alike}. Take more tasks, or set `rollout.bank: demonstrators`; where pages or the "
+                f"browser broke, delete {part.folder} to have them played again."
             )
         store, key = self._store(part, jobs)
-        alike = [fact.task for fact in won if fact.task not in kept]
+        left_out = [fact.task for fact in won if fact.task not in kept]
         return LiveBank.build(store, self.embedder), {
             "made_by": self.settings.bank,
             "suite_seed": self.settings.bank_seed,
             "played": len(facts),
             "successes": len(won),
-            "left_out_alike": alike,
+            "left_out_alike": left_out,
             "broken": [fact.task for fact in facts if broke(fact.ending, bool(fact.look))],
             "demonstrations": len(jobs),
             "steps": len(store.step_ids),

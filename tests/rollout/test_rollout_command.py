@@ -71,7 +71,7 @@ def test_another_kind_of_run_is_left_alone(desk, capsys):
     [
         (
             "--rollout.policies=[none,switchmem]",
-            "must hold a whole policy (policy.json, config.json, model.safetensors)",
+            "`rollout.policy` names it: train one (fit --config miniwob_offline.yaml)",
         ),
         ("--rollout.policies=[none,switchmem] --rollout.policy=null", "`rollout.policy` must name the policy that"),
         (

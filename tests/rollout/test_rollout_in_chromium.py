@@ -138,14 +138,16 @@ def test_a_killed_rollout_goes_on_and_leaves_no_browser(desk):
     assert {tar: tar.stat().st_mtime_ns for tar in kept} == kept
 
 
-def test_a_browser_that_dies_ends_its_episode_and_no_other(desk, monkeypatch):
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_browser_that_dies_ends_its_episode_and_no_other(desk, monkeypatch, times):
+    """Killed once, the episode is played again and succeeds; killed twice, it has failed."""
     killed = []
 
     class Killing(Tapper):
         def act(self, goal, screenshot, ui_elements=(), *, condition=None):
-            if "Kill" in goal and not killed:
-                killed.extend(own_browsers())
-                for pid in killed:
+            if "Kill" in goal and len(killed) < times:
+                killed.append(own_browsers())
+                for pid in killed[-1]:
                     os.kill(pid, signal.SIGKILL)
             return super().act(goal, screenshot, ui_elements, condition=condition)
 
@@ -156,10 +158,13 @@ def test_a_browser_that_dies_ends_its_episode_and_no_other(desk, monkeypatch):
     page.write_text(page.read_text().replace("Do it.", "Kill it."))
     assert main(["rollout", *flags(["click-link", "click-option"], html_root=desk, workers=1, bootstrap=100)]) == 0
     results = read_rollout_results(desk / "runs" / "miniwob" / "results.json")
-    assert killed and results["by_task"] == {"click-link": {"none": False}, "click-option": {"none": True}}
-    assert results["policies"]["none"]["endings"] == {"page_crash": 1, "success": 1}
+    assert len(killed) == times and all(killed)
+    assert results["by_task"] == {"click-link": {"none": times == 1}, "click-option": {"none": True}}
     trace = read_trace(desk / "runs" / "stages" / results["episodes"]["none"] / "click-link.tar")
     assert len(trace.moves) == 1 and trace.last is not None
+    if times == 2:
+        assert results["policies"]["none"]["endings"] == {"page_crash": 1, "success": 1}
+        assert any("count as failed: none/click-link." in note for note in results["notes"])
 
 
 def own_browsers():
